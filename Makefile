@@ -4,6 +4,8 @@
 #   make test                 lint, format, types, layers, then all tests but the slow ones; ARGS="-k join" narrows them
 #   make test-fast            the tests without a JVM, without property tests and without those of documents
 #   make test-connectors      all tests of connectors, the slow ones too, with a real Kafka broker where mvn can fetch it
+#   make test-page            the page in a real Chromium ($EVERWHEN_CHROMIUM, else chromium on the path), the slow tests
+#                             too; PICTURES=docs/pictures keeps the pictures that they make
 #   make check                lint, format, types, layers
 #   make docs                 the documentation site, into build/site
 #   make explore SECONDS=60 [SEED=…] [WAYS=run,sessions,restore,migrate,spark]   generated queries against DuckDB
@@ -12,7 +14,7 @@
 
 SHELL := /bin/bash
 .DEFAULT_GOAL := test
-.PHONY: demo test test-fast test-connectors check lint types layers docs explore bench clean setup
+.PHONY: demo test test-fast test-connectors test-page check lint types layers docs explore bench clean setup
 
 VENV  := .venv
 BIN   := $(VENV)/bin
@@ -20,6 +22,7 @@ STAMP := $(VENV)/.installed
 DOCS_STAMP := $(VENV)/.docs-installed
 WORK  ?=
 ARGS  ?=
+PICTURES ?=
 WAYS  ?= run,sessions,restore
 SEED  ?=
 CASE  ?=
@@ -56,7 +59,7 @@ $(STAMP): pyproject.toml constraints.txt
 	@touch $@
 
 demo: $(STAMP)
-	$(BIN)/everwhen demo $(ARGS)
+	$(BIN)/everwhen demo $(ARGS) --page
 
 PYTEST := $(BIN)/python -m pytest -q -n 2 --dist loadscope --no-loadscope-reorder
 
@@ -68,14 +71,25 @@ test: $(STAMP)
 test-fast: $(STAMP)
 	$(PYTEST) -m 'not spark and not slow and not property and not docs' $(ARGS)
 
-# Maven copies the jars of a broker; without it, or without a network, the tests that need one are left out.
+# Maven copies the jars of a broker, and of Spark's Kafka source in the version of the installed PySpark; without it,
+# without a network or without that version, the tests that need them are left out.
 KAFKA_JARS := .cache/kafka
+SPARK_JARS := .cache/spark-jars
+MVN_COPY   := mvn -q -B dependency:copy-dependencies
 
 test-connectors: $(STAMP)
 	@ls $(KAFKA_JARS)/kafka_2.13-*.jar >/dev/null 2>&1 \
-	  || mvn -q -B -f tests/connectors/broker/pom.xml dependency:copy-dependencies -DoutputDirectory=$(CURDIR)/$(KAFKA_JARS) \
+	  || $(MVN_COPY) -f tests/connectors/broker/pom.xml -DoutputDirectory=$(CURDIR)/$(KAFKA_JARS) \
 	  || echo "left out: the tests with a Kafka broker, because mvn could not fetch its jars"
+	@spark=$$($(BIN)/python -c 'import pyspark; print(pyspark.__version__)'); \
+	[ -n "$$EVERWHEN_SPARK_JARS" ] || ls $(SPARK_JARS)/spark-sql-kafka-0-10_2.13-$$spark.jar >/dev/null 2>&1 || { rm -rf $(SPARK_JARS); \
+	  $(MVN_COPY) -f tests/connectors/spark_jars/pom.xml -Dspark=$$spark -DoutputDirectory=$(CURDIR)/$(SPARK_JARS) \
+	    >/dev/null 2>&1; } \
+	  || echo "left out: the tests with Spark's Kafka source, because mvn could not fetch its jars for Spark $$spark"
 	$(BIN)/python -m pytest -q -m 'slow or not slow' -rs tests/connectors $(ARGS)
+
+test-page: $(STAMP)
+	EVERWHEN_PICTURES=$(PICTURES) EVERWHEN_EXAMPLES=200 $(BIN)/python -m pytest -q -m 'slow or not slow' -rs tests/serve tests/spark/test_spark_page.py $(ARGS)
 
 check: lint types layers
 

@@ -77,8 +77,12 @@ def latency(seconds: float, rate: int) -> None:
         missing = len([at for at in written.values() if at > written[0] + 1]) - len(delays)
         assert not missing, f"{missing} answers are not there"
         shown = {f"p{share}": round(1000 * percentile(delays, share / 100), 1) for share in (50, 90, 99)}
-        report("follow_latency", "everwhen-local", len(delays), seconds, rate=rate, milliseconds=shown)
-        print({"rate": rate, "answers": len(delays), **shown, "most": round(1000 * max(delays), 1)})
+        most = round(1000 * max(delays), 1)
+        note = f"{rate:,} lines a second, {len(delays):,} answers; p90 {shown['p90']} ms, most {most} ms"
+        report(
+            "follow", "everwhen-local", len(delays), seconds, case="latency", rate=rate, milliseconds=shown, note=note,
+            latency_p50_ms=shown["p50"], latency_p99_ms=shown["p99"],
+        )  # fmt: skip
 
 
 def _seqs(part: Path) -> list[int]:
@@ -112,13 +116,16 @@ def memory(elements: int) -> None:
                     marks.append(
                         (at, _rss(first), _rss(second), _size(place / "counted"), _size(place / "counted-state"))
                     )
-                    print(marks[-1], flush=True)
             out.write(b'{"op":"cti","t":null}\n')
         if first.wait(600) or second.wait(600):
             raise SystemExit("a run failed")
         seconds = time.time() - began
-        report("follow_memory", "everwhen-local", elements, seconds, marks=marks)
-        print({"elements": elements, "per second": round(elements / seconds)})
+        (_, one, two, between, state), (_, *last) = marks[0], marks[-1]
+        note = (
+            f"two runs in a chain, after a tenth and at the end: {one:.0f} and {last[0]:.0f} MB, {two:.0f} and "
+            f"{last[1]:.0f} MB; the folder between them {between} and {last[2]} MB, checkpoint {state} and {last[3]} MB"
+        )
+        report("follow", "everwhen-local", elements, seconds, case="memory", marks=marks, note=note)
 
 
 def _caught_up(place: Path, file: Path) -> None:

@@ -102,9 +102,12 @@ def cleansed(plan: PhysicalPlan) -> PhysicalPlan:
     """The plan of a merge, with a Cleanse before each input and R1."""
     (merge,) = plan.operators
     codec = merge.operator.codec
-    ports = [PlacedOperator("cleanse", Cleanse(codec), (port,)) for port in merge.inputs]
+    ports = [
+        PlacedOperator("cleanse", Cleanse(codec), (port,), f"cleanse {at}", merge.node)
+        for at, port in enumerate(merge.inputs)
+    ]
     r1 = InOrderMergeOperator(codec, [NEVER] * len(ports), ew.MergePolicy(), "R1", False)
-    placed = PlacedOperator("lmerge", r1, tuple(Port(operator=at) for at in range(len(ports))))
+    placed = PlacedOperator("lmerge", r1, tuple(Port(operator=at) for at in range(len(ports))), merge.what, merge.node)
     (sink,) = plan.sinks
     last = Sink(sink.name, Port(operator=len(ports)), sink.encoder, sink.filter)
     return PhysicalPlan(plan.pool, plan.sources, plan.codecs, (*ports, placed), (last,))

@@ -28,6 +28,7 @@ from consistency_report import told
 from ffp_report import told_of_ffp
 from lmerge_report import told_of_lmerge, told_of_plans
 from measure import MARK
+from migration_report import told_of_migration
 from punctuation_report import told_of_punctuation
 
 KEPT = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(1 << 62)}
@@ -51,7 +52,14 @@ LONG_WORKS = (
     "lmerge",
     "fast_forward",
     "plan_switching",
+    "metadata",
+    "migration",
     "ffp",
+    "nexmark_suite",
+    "top_n",
+    "patterns",
+    "follow",
+    "versus_spark",
 )
 OWN_HOME = {"bytewax": "bytewax==0.21.1", "pathway": "pathway==0.33.0"}
 OWN_PROGRAM = {
@@ -65,7 +73,14 @@ OWN_PROGRAM = {
     "lmerge": ("lmerge.py",),
     "fast_forward": ("fast_forward.py",),
     "plan_switching": ("plan_switching.py",),
+    "metadata": ("metadata.py",),
+    "migration": ("migration.py",),
     "ffp": ("ffp.py",),
+    "nexmark_suite": ("nexmark_suite.py", "100000", "10000"),
+    "top_n": ("top_n.py",),
+    "patterns": ("patterns.py",),
+    "follow": ("follow.py",),
+    "versus_spark": ("versus_spark.py",),
 }
 DIFFERENT = "DIFFERENT ANSWER"
 
@@ -149,6 +164,11 @@ WORKS: dict[str, tuple[Measurement, ...]] = {
         Measurement("everwhen-local", (case,))
         for case in ("kernels", "disorder", "lag", "stables", "cleanse", "bursts", "congestion", "long", "wanted")
     ),
+    "metadata": tuple(
+        Measurement("everwhen-local", (query, size))
+        for query in ("filter", "sums", "join", "wide")
+        for size in ("10000", "1")
+    ),
     "fast_forward": tuple(
         Measurement("everwhen-local", case)
         for case in (
@@ -157,6 +177,7 @@ WORKS: dict[str, tuple[Measurement, ...]] = {
         )
     ),
     "plan_switching": (Measurement("everwhen-local"),),
+    "migration": tuple(Measurement("everwhen-local", (case,)) for case in ("figures", "after", "million")),
     "ffp": tuple(
         Measurement("everwhen-local", case)
         for case in (
@@ -170,6 +191,13 @@ WORKS: dict[str, tuple[Measurement, ...]] = {
     "spark_scale": (Measurement("everwhen-spark"),),
     "spark_bounded": (Measurement("everwhen-spark"),),
     "memory": tuple(Measurement("everwhen-local", ("current", events)) for events in ("2000000", "10000000")),
+    "nexmark_suite": tuple(Measurement("everwhen-local", (f"q{i}",)) for i in range(24)),
+    "top_n": tuple(Measurement("everwhen-local", (bids,)) for bids in ("40000", "158000")),
+    "patterns": (Measurement("everwhen-local"),),
+    "follow": tuple(Measurement("everwhen-local", (case,)) for case in ("latency", "memory")),
+    "versus_spark": tuple(
+        Measurement(system, (system, str(INPUTS))) for system in ("everwhen-spark", "spark-native", "everwhen-local")
+    ),
 }
 
 
@@ -200,7 +228,7 @@ def peer_python(peer: str) -> str:
 
 def command(work: str, measurement: Measurement) -> list[str]:
     match measurement.system:
-        case "everwhen-local" if work in OWN_PROGRAM:
+        case _ if work in OWN_PROGRAM:
             program, *words = OWN_PROGRAM[work]
             return [sys.executable, str(BENCH / program), *words, *measurement.arguments]
         case "everwhen-local":
@@ -340,7 +368,7 @@ def main(works: list[str], pathway: bool) -> int:
     OUT.parent.mkdir(parents=True, exist_ok=True)
     OUT.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
     show(rows)
-    tellers = (told, told_of_punctuation, told_of_lmerge, told_of_plans, told_of_ffp)
+    tellers = (told, told_of_punctuation, told_of_lmerge, told_of_plans, told_of_migration, told_of_ffp)
     for each in (each for tell in tellers for each in tell(rows, OUT.parent)):
         console.print(each) if isinstance(each, Table) else say(each)
     for system, why in absent.items():

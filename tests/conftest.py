@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -78,25 +78,46 @@ def _turn(item: pytest.Item) -> int:
     return 1 if item.path.name in LONGEST else 2
 
 
+def _suits(scope: str, is_first: bool) -> bool:
+    """Whether what is given at once is for this worker: Spark's for the first one, the rest for the others.  What
+    compiles loops stands before all of that and is for everybody."""
+    file = scope.partition("::")[0]
+    return file.rpartition("/")[2] in COMPILING or (file.startswith("tests/") and "spark" in file) == is_first
+
+
 @pytest.hookimpl(optionalhook=True)  # without pytest-xdist there is no such hook
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     """What is given to the worker that is free: a file, with what its tests share; in some folders the cases of a
     function; of tests that compile loops, one.
 
+    One worker runs Spark's tests and the other the rest, as long as there are both: a second JVM would learn from the
+    beginning what the first one knows already (a query takes it four times as long at first as later).
+
     Most cases take milliseconds.  One at a time, the workers would wait for pytest-xdist, which asks for each test
-    how much of all that it has ever given to a worker is done; so what is done is forgotten.
+    how much of all that it has ever given to a worker is done, and looks for its place in the list of all; so what is
+    done is forgotten, and places are looked up.
 
     `--dist loadgroup` and marks would say the same, but pytest-xdist 3.8 writes the marks where pytest 9 does not look.
     """
     from xdist.scheduler import LoadScopeScheduling
 
     class ByKind(LoadScopeScheduling):
+        _places: ClassVar[dict[Any, dict[str, int]]] = {}
+
         def _split_scope(self, nodeid: str) -> str:
             file, _, name = nodeid.partition("::")
             if file.rpartition("/")[2] in COMPILING:
                 return nodeid
             is_split = file.startswith(tuple(f"tests/{folder}/" for folder in SPLIT))
             return f"{file}::{name.partition('[')[0]}" if is_split else file
+
+        def _assign_work_unit(self, node: Any) -> None:
+            scope = next((each for each in self.workqueue if _suits(each, node is self.nodes[0])), None)
+            scope = next(iter(self.workqueue)) if scope is None else scope
+            unit = self.assigned_work[node][scope] = self.workqueue.pop(scope)
+            if node not in self._places:
+                self._places[node] = {test: at for at, test in enumerate(self.registered_collections[node])}
+            node.send_runtest_some([self._places[node][test] for test, done in unit.items() if not done])
 
         def mark_test_complete(self, node: Any, item_index: int, duration: float = 0) -> None:
             super().mark_test_complete(node, item_index, duration)

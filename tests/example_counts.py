@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
-LEAST = 5
+LEAST = 3
 
 
 def examples_per_case(divisor: int, least: int = LEAST) -> int:

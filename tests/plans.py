@@ -65,10 +65,10 @@ UNARY: tuple[Plan, ...] = (
     plan("variance", lambda: S.group_by("k").agg(v=ew.variance("x"), s=ew.stddev_pop("x"))),
     plan("first and last", lambda: S.aggregate(f=ew.first("k", by="x"), l=ew.last("k", by="x")), ordered=True),
     plan("group by an expression", lambda: S.group_by(odd=col("x") % 2).agg(n=ew.count(), m=ew.min("k"))),
-    plan("rows", lambda: S.rows(2), infinite=False, ordered=True),
-    plan("rows 4", lambda: S.rows(4), infinite=False, ordered=True),
+    plan("rows", lambda: S.rows(2), ordered=True),
+    plan("rows 4", lambda: S.rows(4), ordered=True),
     plan("rows slide", lambda: S.rows(3, slide=2), infinite=False, ordered=True),
-    plan("partitioned rows", lambda: S.rows(2, partition_by=["k"]), infinite=False),
+    plan("partitioned rows", lambda: S.rows(2, partition_by=["k"])),
     plan("partitioned rows slide", lambda: S.rows(2, slide=3, partition_by=["k"]), infinite=False),
     plan("istream", lambda: S.istream(), ordered=True),
     plan("dstream", lambda: S.dstream(), ordered=True),
@@ -180,8 +180,8 @@ COMPOSED: tuple[Plan, ...] = (
         "highest bids",
         lambda: S.range(4).join(S.range(4).aggregate(m=ew.max("x")), on={"x": "m"}, how="semi"),
     ),
-    plan("rows of sums", lambda: S.group_by("k").agg(t=ew.sum("x")).rows(2, partition_by=["k"]), infinite=False),
-    plan("sum of rows", lambda: S.rows(3, partition_by=["k"]).group_by("k").agg(t=ew.sum("x")), infinite=False),
+    plan("rows of sums", lambda: S.group_by("k").agg(t=ew.sum("x")).rows(2, partition_by=["k"])),
+    plan("sum of rows", lambda: S.rows(3, partition_by=["k"]).group_by("k").agg(t=ew.sum("x"))),
     plan("window of sums", lambda: S.group_by("k").agg(t=ew.sum("x")).range(3)),
     plan("lifetime of coalesced", lambda: S.coalesce().lifetime(length=3)),
     plan("lifetime of coalesced pieces", lambda: S.coalesce(4).lifetime(length=3), infinite=False),
@@ -201,6 +201,37 @@ COMPOSED: tuple[Plan, ...] = (
     plan("sum over a top", lambda: S.limit(2, "x", "k").group_by("k").agg(t=ew.sum("x"))),
     plan("pattern over sums", lambda: _pairs(_sums(S).select("k", x=col("t")).union(T))),
     plan("sum over a union of windows", lambda: S.range(5, slide=2).union(T.granularity(3)).aggregate(t=ew.sum("x"))),
+)
+
+
+def _asked(text: str) -> ew.Stream:
+    return ew.sql(text, S, T)
+
+
+TABLES: tuple[Plan, ...] = (
+    plan(
+        "constant rows joined",
+        lambda: _asked(
+            "SELECT S.k, S.x, v FROM S LEFT JOIN (VALUES ('a', 1), ('b', 2), ('b', 3)) AS t(k, v) USING (k)"
+        ),
+    ),
+    plan("constant rows beside a stream", lambda: _asked("SELECT k, x FROM S UNION VALUES ('a', 1), ('z', NULL)")),
+    plan(
+        "elements of lists",
+        lambda: _asked(
+            "SELECT k, y, place FROM S, UNNEST([x, 1, NULL]) WITH ORDINALITY AS t(y, place) WHERE place < 3"
+        ),
+    ),
+    plan("series, rows without any kept", lambda: _asked("SELECT k, i FROM S LEFT JOIN range(1, x) AS t(i) ON TRUE")),
+    plan("sums of elements", lambda: _asked("SELECT y, SUM(x) AS t FROM S, UNNEST([k, 'all']) AS t(y) GROUP BY y")),
+    plan(
+        "nearest partners",
+        lambda: _asked("SELECT S.k, S.x, T.x AS y FROM S ASOF LEFT JOIN T ON S.k = T.k AND S.x >= T.x"),
+    ),
+    plan(
+        "outer join with a subquery in its condition",
+        lambda: _asked("SELECT S.x, T.x AS y FROM S FULL JOIN T ON S.k = T.k AND S.x IN (SELECT x FROM T)"),
+    ),
 )
 
 
@@ -277,7 +308,7 @@ SPREAD_LOOPS: tuple[Plan, ...] = (
 )
 """What is to be got right where the rows of a loop lie in partitions."""
 
-PLANS = (*UNARY, *PATTERNS, *RANKS, *BINARY, *COMPOSED, *RECURSIVE)
+PLANS = (*UNARY, *PATTERNS, *RANKS, *BINARY, *COMPOSED, *TABLES, *RECURSIVE)
 
 REGROUPED: tuple[Plan, ...] = (
     plan("distinct key", lambda: S.select("k").distinct()),

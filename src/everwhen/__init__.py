@@ -74,6 +74,8 @@ if TYPE_CHECKING:
     from everwhen.plan.sanity.advice import advise
     from everwhen.plan.sanity.bounded import require_bounded
     from everwhen.query import sql
+    from everwhen.serve.notebook import live
+    from everwhen.serve.opened import page
 
 __version__ = "0.5.0"
 
@@ -122,10 +124,12 @@ __all__ = [
     "function",
     "last",
     "lit",
+    "live",
     "lmerge",
     "max",
     "median",
     "min",
+    "page",
     "patterns",
     "punctuation",
     "quantile",
@@ -159,6 +163,8 @@ _LATER: Final = {
     "advise": "everwhen.plan.sanity.advice",
     "copies": "everwhen.engine.files.copies",
     "follow": "everwhen.engine.files.follow",
+    "live": "everwhen.serve.notebook",
+    "page": "everwhen.serve.opened",
     "read_changelog": "everwhen.formats.changelog.reading",
     "require_bounded": "everwhen.plan.sanity.bounded",
     "sql": "everwhen.query",

@@ -53,14 +53,14 @@ def sql(
     found = program(text, catalog, tick)
     query = _asking(found.query.node, found.consistency)
     try:
-        return optimized(query) if optimize else replace(query, node=legal_loops(query.node))
+        return optimized(query) if optimize else replace(query, node=legal_loops(query.node), asked=query.node)
     except LoopError as error:
         raise error.within(text) from None
 
 
 def optimized(query: Stream) -> Stream:
     """The same answer by a plan that costs less."""
-    return replace(query, node=legal_loops(rewrite(query.node).node))
+    return replace(query, node=legal_loops(rewrite(query.node).node), asked=query.node)
 
 
 def _asking(node: n.Node, asked: AskedConsistency | None) -> Stream:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import fields
 from typing import Any
 
 import pyarrow as pa
@@ -208,7 +209,7 @@ def test_methods_build_one_node(stream: Stream, expected: nodes.Node) -> None:
 
 
 def vars_of(node: nodes.Node) -> dict[str, Any]:
-    return {name: value for name, value in vars(node).items() if name not in ("schema", "pair_schema")}
+    return {field.name: getattr(node, field.name) for field in fields(node)}
 
 
 def test_except_is_a_strict_difference_without_duplicates() -> None:

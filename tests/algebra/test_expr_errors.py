@@ -74,7 +74,7 @@ WRONG: list[tuple[Expr, list[str]]] = [
     (function("sqrt", name), ["sqrt(name) needs numbers", "string"]),
     (function("abs", name), ["needs numbers"]),
     (function("year", item), ["needs a timestamp or a date"]),
-    (function("hour", col("day")), ["needs a timestamp;"]),
+    (function("hour", col("day")), ["needs a timestamp or a time;"]),
     (function("round", price, item), ["as a constant", "item is computed"]),
     (function("round", price, 99), ["-15 to 15", "not 99"]),
     (function("date_trunc", "eon", col("ts")), ["one of second, minute", "'eon'"]),

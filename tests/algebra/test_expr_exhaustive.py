@@ -41,8 +41,19 @@ UNARY = [name for name, entry in FUNCTIONS.items() if entry.least <= 1]
 TARGETS = ["int64", "int8", "uint64", "float64", "float32", "decimal(6,1)", "decimal(38,10)", "bool", "string"]
 TARGETS += ["timestamp[s]", "timestamp[us]", "date", "duration[s]"]
 SPECIAL = {"in", "regexp_matches", "regexp_extract"}  # want constants, or patterns that are well formed
-# Lists, zones, paths and formats are not among the values here; their tests are in tests/language/test_sql_more.py.
-SPECIAL |= {"array_join", "array_contains", "element_at", "cardinality", "from_utc_timestamp", "to_utc_timestamp"}
+# Lists, structures, zones, paths and formats are not among the values here; their tests are in tests/language.
+SPECIAL |= {
+    "array",
+    "string_split",
+    "array_join",
+    "array_contains",
+    "element_at",
+    "cardinality",
+    "from_utc_timestamp",
+    "to_utc_timestamp",
+    "named_struct",
+    "struct_extract",
+}
 SPECIAL |= {"json_extract", "json_value", "json_text", "_read_time", "_bit_pair"}
 
 

@@ -24,6 +24,7 @@ from everwhen.shell.input import Feeds
 from everwhen.shell.session import Shell
 from everwhen.storage import atomic_file as publish
 from everwhen.stream.element_batch import ElementBatch
+from example_counts import sampled_pairs
 
 SOURCES = Path(__file__).parents[2] / "src"
 
@@ -101,11 +102,11 @@ def ends(process: subprocess.Popen[str], asked: signal.Signals) -> tuple[int, st
     return process.returncode, out, said, time.monotonic() - began
 
 
-@pytest.mark.parametrize(("asked", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-@pytest.mark.parametrize("target", ["out.jsonl", "out.parquet", "-"])
-def test_a_run_is_interrupted_within_a_compiled_loop(
-    tmp_path: Path, asked: signal.Signals, status: int, target: str
-) -> None:
+@pytest.mark.parametrize(
+    ("target", "asked"), sampled_pairs(["out.jsonl", "out.parquet", "-"], [signal.SIGINT, signal.SIGTERM])
+)
+def test_a_run_is_interrupted_within_a_compiled_loop(tmp_path: Path, asked: signal.Signals, target: str) -> None:
+    status = {signal.SIGINT: 130, signal.SIGTERM: 143}[asked]
     with slow_run(tmp_path, "--out", target) as process:
         found, out, said, seconds = ends(process, asked)
     assert (found, out) == (status, "")

@@ -67,6 +67,12 @@ def test_what_is_wrong_is_told_with_status_2_and_nothing_is_made(desk, capsys):
     assert "there is no log" in ran(capsys, "logs", "nowhere")[2]
 
 
+def test_partitions_are_for_spark(desk, capsys):
+    status, _, err = ran(capsys, "start", "job.sql", "--checkpoint", "st", "--engine", "local", "--buckets", "3")
+    assert status == 2 and "--buckets spreads state over partitions, which only Spark has" in err
+    assert not (desk / "st").exists()
+
+
 def test_an_element_that_is_wrong_is_status_3_and_stands_in_the_log(desk, capsys):
     with open("bids.jsonl", "a") as file:
         file.write("no json\n")

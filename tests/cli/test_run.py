@@ -351,7 +351,10 @@ def test_the_engine_that_is_asked_for_gets_the_options(desk: Desk, monkeypatch: 
         options.pop("losses")
         assert callable(options.pop("tell"))
     assert [name for name, _ in asked] == ["spark", "local"]
-    assert asked[0][1] == {"out": "-", "consistency": MIDDLE, "batch": 10_000, "open": False, "checkpoint": None}
+    spark = {"buckets": None, "migrate": False, "replan_every": None}
+    assert asked[0][1] == {
+        "out": "-", "consistency": MIDDLE, "batch": 10_000, "open": False, "checkpoint": None, **spark
+    }  # fmt: skip
     level = replace(MIDDLE, emit=Emit.ENDED)
     assert asked[1][1] == {"out": "o", "consistency": level, "batch": 5, "open": True, "checkpoint": "c"}
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -26,6 +28,8 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
 
 
 @pytest.fixture(scope="session")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with logical_server(tmp_path_factory.mktemp("postgres") / "data") as uri:
+def server() -> Iterator[str]:
+    """Not in pytest's own folder: each start of pytest makes that unreadable for the server's user."""
+    folder = tempfile.TemporaryDirectory(prefix="everwhen-postgres-", ignore_cleanup_errors=True)
+    with folder as place, logical_server(Path(place) / "data") as uri:
         yield uri

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import random
 import time
 from collections.abc import Callable
 from pathlib import Path
 
 from connectors import kill_driver
+from connectors.forked import forking
 from connectors.kill_driver import Spec
 
-_PROCESSES = multiprocessing.get_context("forkserver")
-_PROCESSES.set_forkserver_preload(["connectors.kill_driver"])
+_PROCESSES = forking("connectors.kill_driver")
 
 
 def kill_often(

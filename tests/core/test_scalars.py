@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import date
 from typing import Any
 
 import pyarrow as pa
@@ -72,8 +73,17 @@ def test_decimals_take_text_and_short_numbers(value: Any) -> None:
 
 
 def test_what_has_no_form_in_json_is_refused() -> None:
-    structs = pa.array([{"a": 1}])
+    maps = pa.array([[("a", 1)]], pa.map_(pa.string(), pa.int64()))
     with pytest.raises(QueryError, match="no form in JSON"):
-        json_texts(structs)
+        json_texts(maps)
     with pytest.raises(QueryError, match="no form in JSON"):
-        read_values([{"a": 1}], structs.type)
+        read_values([{"a": 1}], maps.type)
+
+
+def test_structures_are_objects() -> None:
+    type_ = pa.struct([("a", pa.int64()), ("b", pa.list_(pa.struct([("c", pa.date32())])))])
+    structs = pa.array([{"a": 1, "b": [{"c": date(2024, 2, 29)}, None]}, None, {"a": None, "b": None}], type_)
+    texts = json_texts(structs)
+    assert texts == ['{"a":1,"b":[{"c":"2024-02-29"},null]}', "null", '{"a":null,"b":null}']
+    assert read_values([json.loads(text) for text in texts], type_).equals(structs)
+    assert read_values([{"b": [], "more": 1}], type_).to_pylist() == [{"a": None, "b": []}]

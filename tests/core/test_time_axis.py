@@ -3,6 +3,7 @@ from __future__ import annotations
 from threading import Thread
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from everwhen.core.time import INF, MAX_TIME, MIN_TIME, NEVER, show
@@ -26,7 +27,22 @@ def test_times_at_the_edges() -> None:
 
 def test_numbers_stay_numbers() -> None:
     assert (TICKS.text(7), TICKS.shown(-7)) == ("7", "-7")
-    assert TICKS.array(np.array([1, INF]), np.array([False, False])).to_pylist() == [1, None]
+    assert TICKS.array(np.array([1, INF])).to_pylist() == [1, None]
+
+
+@pytest.mark.parametrize(
+    ("tick", "unit", "scale"), [(1, "ns", 1), (10**3, "us", 1), (10**7, "ms", 10), (90 * 10**9, "ms", 90_000)]
+)
+def test_the_unit_of_a_column_is_the_longest_that_fits(tick: int, unit: str, scale: int) -> None:
+    axis = TimeAxis(tick, dated=True)
+    found = axis.array(np.array([-3, 0, 7, INF]))
+    assert found.type == axis.arrow_type == pa.timestamp(unit, "UTC")
+    assert found.cast(pa.int64()).to_pylist() == [-3 * scale, 0, 7 * scale, None]
+
+
+def test_a_time_that_no_timestamp_can_tell() -> None:
+    with pytest.raises(QueryError, match="too large for a timestamp in ms"):
+        TimeAxis(90 * 10**9, dated=True).array(np.array([2**61]))
 
 
 def test_an_axis_has_a_tick() -> None:

@@ -1,17 +1,22 @@
 """NEXMark's queries in DuckDB's SQL over what happened.
 
-`EVENTS`: the answer as rows with the lifetimes `vs`, `ve`.  `AT`: the answer at the instant `$t`.
+`EVENTS`: the answer as rows with the lifetimes `vs`, `ve`.  `AT`: the answer at the instant `$t`.  `CHANGES`: the
+answers of `AT` as rows with lifetimes, each from the event that brings it to the next one: so every instant is judged.
 """
 
 from __future__ import annotations
 
+import re
 from collections import Counter
+from collections.abc import Iterable
 from datetime import datetime
 from typing import Any
 
 import duckdb
 
+from everwhen.core.time import INF
 from everwhen.demo.nexmark.suite.streams import SuiteStreams
+from everwhen.stream.element_batch import ADJUST, INSERT, ElementBatch
 
 _DAY = "strftime(date_time, '%Y-%m-%d')"
 _RANKS = """count(*), count(*) FILTER (WHERE price < 10000),
@@ -26,6 +31,7 @@ _DISTINCT = ", ".join(
         " FILTER (WHERE price >= 1000000)",
     )
 )
+_ORDER = "price DESC, bidder, channel, url, date_time, extra"  # among equal prices by the other columns
 _MOMENT = "make_timestamp({} * 1000)"
 _HITS = """CREATE VIEW hit AS SELECT b.*, a.category, a.seller FROM bid b
   JOIN auction a ON b.auction = a.id AND a.vs <= b.vs AND b.vs < a.ve"""
@@ -93,8 +99,51 @@ AT = {
       FROM bid WHERE vs <= $t GROUP BY auction, {_DAY}""",
     "q18": """SELECT auction, bidder, price, channel, url, date_time, extra FROM bid WHERE vs <= $t
       QUALIFY row_number() OVER (PARTITION BY bidder, auction ORDER BY vs DESC) = 1""",
-    "q19": """SELECT auction, bidder, price, channel, url, date_time, extra FROM bid WHERE vs <= $t
-      QUALIFY rank() OVER (PARTITION BY auction ORDER BY price DESC) <= 10""",
+    "q19": f"""SELECT auction, bidder, price, channel, url, date_time, extra,
+        row_number() OVER (PARTITION BY auction ORDER BY {_ORDER}) AS place
+      FROM bid WHERE vs <= $t QUALIFY place <= 10""",
+}
+
+_FIRST = "max(price) OVER (PARTITION BY auction ORDER BY vs ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)"
+_RUNNING = re.sub(r"(count\((?:\*|DISTINCT \w+)\)(?: FILTER \(WHERE [^)]*\))?)", r"\1 OVER w", f"{_RANKS}, {_DISTINCT}")
+_COUNTED = _RUNNING.split(", count(DISTINCT")[0]
+_NEXT = "lead(vs, 1, {infinity}) OVER (PARTITION BY {key} ORDER BY vs)"
+
+
+def _until(*key: str) -> str:
+    return _NEXT.format(infinity=INF, key=", ".join(key))
+
+
+CHANGES = {
+    "q4": f"""SELECT vs, {_until("category")}, category, final FROM (
+      SELECT category, vs, sum(more) OVER w / sum(new) OVER w AS final FROM (
+        SELECT category, vs, price - coalesce(best, 0) AS more, (best IS NULL)::INT AS new
+        FROM (SELECT *, {_FIRST} AS best FROM hit) WHERE best IS NULL OR price > best)
+      WINDOW w AS (PARTITION BY category ORDER BY vs))""",
+    "q6": f"""SELECT vs, ve, seller, price FROM (
+      SELECT seller, vs, avg(price) OVER (w ROWS 9 PRECEDING) AS price, lead(vs, 1, {INF}) OVER w AS ve FROM (
+        SELECT a.id, a.seller, a.ve AS vs, max(h.price) AS price
+        FROM auction a JOIN hit h ON h.auction = a.id GROUP BY ALL)
+      WINDOW w AS (PARTITION BY seller ORDER BY vs, id)) WHERE vs < ve""",
+    "q9": f"""SELECT vs, {_until("auction")}, auction, bidder, price, date_time
+      FROM (SELECT *, {_FIRST} AS best FROM hit) WHERE best IS NULL OR price > best""",
+    "q15": f"""SELECT vs, {_until("day")}, day, {_RUNNING} FROM (SELECT *, {_DAY} AS day FROM bid)
+      WINDOW w AS (PARTITION BY day ORDER BY vs)""",
+    "q16": f"""SELECT vs, {_until("channel", "day")}, channel, day, max(strftime(date_time, '%H:%M')) OVER w, {_RUNNING}
+      FROM (SELECT *, {_DAY} AS day FROM bid) WINDOW w AS (PARTITION BY channel, day ORDER BY vs)""",
+    "q17": f"""SELECT vs, {_until("auction", "day")}, auction, day, {_COUNTED}, min(price) OVER w, max(price) OVER w,
+        avg(price) OVER w, (sum(price) OVER w)::BIGINT
+      FROM (SELECT *, {_DAY} AS day FROM bid) WINDOW w AS (PARTITION BY auction, day ORDER BY vs)""",
+    "q18": f"SELECT vs, {_until('bidder', 'auction')}, auction, bidder, price, channel, url, date_time, extra FROM bid",
+    "q19": f"""WITH
+        o AS (SELECT *, row_number() OVER (PARTITION BY auction ORDER BY {_ORDER}) AS place FROM bid),
+        p AS (SELECT b.vs AS id, b.vs, 1 + count(c.vs) AS n FROM o b
+          LEFT JOIN o c ON c.auction = b.auction AND c.place < b.place AND c.vs < b.vs GROUP BY b.vs),
+        q AS (FROM p UNION ALL
+          SELECT b.vs AS id, c.vs, p.n + row_number() OVER (PARTITION BY b.vs ORDER BY c.vs) AS n
+          FROM o b JOIN o c ON c.auction = b.auction AND c.place < b.place AND c.vs > b.vs JOIN p ON p.id = b.vs)
+      SELECT q.vs, q.ve, auction, bidder, price, channel, url, date_time, extra, n
+      FROM (SELECT *, {_until("id")} AS ve FROM q) q JOIN bid ON bid.vs = q.id WHERE n <= 10""",
 }
 
 
@@ -113,9 +162,30 @@ class Oracle:
         rows = self.connection.execute(EVENTS[name]).fetchall()
         return Counter(plain(row[2:]) for row in rows if row[0] <= t < row[1])
 
-    def events(self, name: str) -> Counter[tuple[Any, ...]]:
-        """The whole answer: lifetimes and rows."""
-        return Counter((row[0], row[1], *plain(row[2:])) for row in self.connection.execute(EVENTS[name]).fetchall())
+    def edges(self, name: str) -> dict[tuple[Any, ...], int]:
+        """The whole answer as what begins and ends when."""
+        found: Counter[tuple[Any, ...]] = Counter()
+        for vs, ve, *row in self.connection.execute((EVENTS | CHANGES)[name]).fetchall():
+            values = plain(tuple(row))
+            found[(vs, *values)] += 1
+            found[(ve, *values)] -= 1
+        return {edge: times for edge, times in found.items() if times}
+
+
+def edges(batches: Iterable[ElementBatch]) -> dict[tuple[Any, ...], int]:
+    """What begins and ends when, all corrections applied: equal for two streams if their snapshots are, everywhere."""
+    found: Counter[tuple[Any, ...]] = Counter()
+    for batch in batches:
+        rows = list(zip(*(column.to_pylist() for column in batch.columns), strict=True))
+        times = zip(batch.op.tolist(), batch.vs.tolist(), batch.ve.tolist(), batch.vnew.tolist(), rows, strict=True)
+        for op, vs, ve, vnew, row in times:
+            if op > ADJUST:
+                continue
+            begin, end = (vs, ve) if op == INSERT else (ve, vnew)
+            values = plain(row)
+            found[(begin, *values)] += 1
+            found[(end, *values)] -= 1
+    return {edge: times for edge, times in found.items() if times}
 
 
 def plain(row: tuple[Any, ...]) -> tuple[Any, ...]:

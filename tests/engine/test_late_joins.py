@@ -19,6 +19,7 @@ from everwhen.reference import evaluate
 from everwhen.stream.element import Cti, Element, Insert, Punct
 from everwhen.stream.element_batch import batch_of
 from everwhen.stream.history import History
+from example_counts import sampled_pairs
 from operators.differential import EMITS, assert_snapshots
 from operators.punctuated import PunctuatedOutput
 from plans import PLANS, Plan
@@ -151,10 +152,9 @@ def test_what_was_held_and_promised_is_brought_out_once() -> None:
 
 
 @pytest.mark.property
-@pytest.mark.parametrize("moves", [0.0, 0.15], ids=["joining", "and moving"])
-@pytest.mark.parametrize("plan", PLANS, ids=str)
+@pytest.mark.parametrize(("plan", "moves"), sampled_pairs(PLANS, [0.0, 0.15]))
 def test_joining_after_promises(plan: Plan, moves: float) -> None:
-    """Two runs of each plan: one without and one with moves to other levels and restarts, by the plan's name."""
+    """Without and with moves to other levels and restarts, by the plan's name."""
     rng = random.Random(f"{plan} {moves}")
     both = family(plan.build()), family(plan.build())
     base = [query for query in both[0] if rng.random() < 0.5]

@@ -213,13 +213,19 @@ def test_the_schema_of_an_undeclared_stream(tmp_path: Path) -> None:
         schema_in_file(text(tmp_path / "c.jsonl", '{"item":3}'))
 
 
+def test_a_row_with_other_fields_than_the_header_is_told_by_its_line(tmp_path: Path) -> None:
+    rows = [f"{i},{i}" for i in range(5_000)]
+    for bad, said in (("1,2,3", "3 fields where the header has 2"), ("7", "1 field where the header has 2")):
+        broken = text(tmp_path / "a.csv", "item,b", *rows, "", bad, *rows)
+        with pytest.raises(InputError, match=rf"a\.csv:5002: {said} \(item, b\): {bad}"):
+            read(broken, kind="constant")
+
+
 def test_files_that_are_not_what_their_names_say(tmp_path: Path) -> None:
     broken = tmp_path / "a.parquet"
     broken.write_bytes(b"PAR1 and no more")
     with pytest.raises(InputError, match="not a Parquet file"):
         read(str(broken))
-    with pytest.raises(InputError, match="not a CSV file"):
-        read(text(tmp_path / "a.csv", "a,b", "1,2,3"), kind="constant")
     with pytest.raises(QueryError, match="an input is one of"):
         InputFile("x", ITEM, "relation")  # type: ignore[arg-type]
     with pytest.raises(QueryError, match="a tick is longer than nothing"):

@@ -9,14 +9,19 @@ import argparse
 import random
 import sys
 import time
+import zlib
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
 
 from generated.cases import QUERIES_PER_WORLD, RANKED, Failure, Tally, drawn, judged
+from generated.grammar import Grammar
+from generated.more import MoreGrammar
 from generated.reproduction import shown, unpacked
 from generated.shrink import failure, smallest
+from generated.tables import TablesGrammar
 from generated.ways import WAYS
 
+GRAMMARS = (TablesGrammar, Grammar, MoreGrammar, TablesGrammar)
 SPARK_QUERIES = 24
 """So many queries are one job on Spark."""
 
@@ -80,7 +85,8 @@ def _tasks(ways: list[str], seed: str, count: int | None, until: float | None) -
 def _tallied(task: tuple[str, str, int]) -> Tally:
     way, seed, queries = task
     tally = Tally()
-    judged(drawn(way, seed, queries, RANKED), seed, tally)
+    grammar = GRAMMARS[zlib.crc32(seed.encode()) % len(GRAMMARS)]
+    judged(drawn(way, seed, queries, RANKED, grammar), seed, tally)
     return tally
 
 

@@ -126,7 +126,7 @@ def _parts(case: Case, seed: str) -> Iterator[Case]:
         for at in range(len(case.asked)):
             optimize, batch = rng.random() < 0.6, rng.choice((1, 3, 1000))
             yield replace(case.alone(at), emit=rng.choice(EMITS), optimize=optimize, batch=batch)
-    elif case.way == "restore":
+    elif case.way in ("restore", "migrate"):
         # half of them in one session, half each in a runtime of its own
         half = len(case.asked) // 2
         yield replace(case, asked=case.asked[:half], batch=1000)

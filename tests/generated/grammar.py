@@ -9,7 +9,7 @@ from typing import Any
 
 from generated.expressions import Expressions, Reach
 from generated.ranks import limited, over_item
-from generated.scopes import Scope, column, joined, of_stage
+from generated.scopes import Scope, column, joined, of_stage, of_timed
 from generated.streams import COPIES, SOURCES
 from generated.tree import OURS, Expr, Join, Lifetimes, Node, Query, Recursive, Select, SetOperation, Stage, With
 
@@ -18,7 +18,7 @@ SETS = ("UNION", "UNION ALL", "EXCEPT", "EXCEPT ALL", "INTERSECT", "INTERSECT AL
 
 
 class Grammar(Expressions):
-    """Draws queries.  `infinite`: the streams have rows without end, so windows that count instants are left out.
+    """Draws queries.  `infinite`: the streams have rows without end, so UNBOUNDED and RSTREAM are left out.
 
     `recursive`: how many of the queries are recursive ones, `ranked`: how many have a LIMIT, a DISTINCT ON, or OVER in
     SELECT; of 0 nothing else changes."""
@@ -277,6 +277,10 @@ class Grammar(Expressions):
         ends = not self.infinite and not source.constant
         how = self._lifetimes(source.names, ends, derived=False) if self.chance(0.6) else Lifetimes()
         merge = ()
+        if source.time and self.chance(0.6):
+            names, types = source.timed
+            stage, scope = self._stage(source.name, alias, names, types, how, ends)
+            return stage, of_timed(alias, names, types, scope.ends)
         if source.name in COPIES and self.chance(0.15):
             merge, clipped = self._copies(source.name)
             how = _of_snapshots(how) if clipped else how
@@ -328,11 +332,12 @@ class Grammar(Expressions):
             return Lifetimes(around, lifetime=rng.choice(((0, 0, 0, 3), (0, 0, 2, 2), (0, 0, 3, 0), *hops)))
         granule = rng.choice((2, 3, 4)) if self.chance(0.12) else 0
         kind = rng.choices(("now", "range", "slide", "rows", "unbounded"), (2, 8, 3, 4, 1))[0]
-        if kind in ("rows", "unbounded") and (not ends or (kind == "unbounded" and derived)):
+        if kind == "unbounded" and (not ends or derived):
             kind = "range"
         if kind == "rows":
             by = (rng.choice(names),) if self.chance(0.5) else ()
-            return Lifetimes(around, ("rows", rng.randint(1, 3), rng.choice((0, 0, 0, 2, 3))), by, granule)
+            slide = rng.choice((0, 0, 0, 2, 3)) if ends else 0
+            return Lifetimes(around, ("rows", rng.randint(1, 3), slide), by, granule)
         length, slide = rng.randint(1, 7), rng.randint(1, 4) if kind == "slide" else 0
         return Lifetimes(around, ("range" if kind == "slide" else kind, length, slide), (), granule)
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import itertools
 from collections import Counter
 from collections.abc import Callable, Iterator
+from datetime import date, datetime
 from decimal import Decimal
 from functools import cache
 from typing import Any
@@ -18,8 +19,9 @@ import duckdb
 import pyarrow as pa
 
 from generated import lifetimes
-from generated.lifetimes import FIRST, INSTANTS, Row, Snapshots
+from generated.lifetimes import FIRST, FOR_EVER, INSTANTS, Row, Snapshots
 from generated.streams import SOURCES, World
+from generated.tables import Constants
 from generated.tree import Dialect, Query, Stage
 
 _ARROW = {
@@ -29,6 +31,8 @@ _ARROW = {
     "d": pa.decimal128(38, 2),
     "g": pa.float64(),
     "b": pa.bool_(),
+    "t": pa.timestamp("us"),
+    "y": pa.date32(),
 }
 _COUNTER = itertools.count()
 
@@ -48,6 +52,8 @@ def rounded(value: Any) -> Any:
     """Values as they are compared: whole numbers whatever their type, floats to nine digits."""
     if isinstance(value, bool) or value is None or isinstance(value, str | int):
         return value
+    if isinstance(value, datetime | date):
+        return value.isoformat()
     if isinstance(value, Decimal):
         value = float(value)
     if value != value or value in (float("inf"), float("-inf")):
@@ -64,8 +70,8 @@ class Judge:
 
     def __init__(self, world: World) -> None:
         self._world = world
-        self._stages: dict[str, Snapshots] = {}
-        self._tables: dict[str, str] = {}
+        self._stages: dict[tuple[str, int], Snapshots] = {}
+        self._tables: dict[tuple[str, int], str] = {}
 
     def close(self) -> None:
         for name in self._tables.values():
@@ -85,6 +91,9 @@ class Judge:
         try:
             return ask(query, instants)
         except duckdb.Error as error:
+            if isinstance(error, duckdb.FatalException | duckdb.InternalException):  # it has lost its database
+                _connection.cache_clear()
+                self._tables.clear()
             if ask != self._one_by_one:
                 return self._answers(query, self._one_by_one)
             raise Unanswered(f"{type(error).__name__}: {str(error).splitlines()[0]}") from error
@@ -120,12 +129,17 @@ class Judge:
 
     def snapshots(self, stage: Stage) -> Snapshots:
         """What a stage shows at each instant."""
-        key = stage.key()
+        key = _known_by(stage)
         if key not in self._stages:
-            if isinstance(stage.of, str):
-                events = self._world.events(stage.of)
+            if isinstance(stage, Constants):
+                events = None
+                given = lifetimes.snapshots([(0, FOR_EVER, row) for row in stage.values])
+                names = stage.names
+            elif isinstance(stage.of, str):
+                events, names = self._world.events(stage.of), SOURCES[stage.of].names
+                if len(stage.names) > len(names):  # with the time of its rows
+                    events, names = [(vs, ve, (*row, vs)) for vs, ve, row in events], stage.names
                 given = lifetimes.snapshots(events)
-                names = SOURCES[stage.of].names
             else:
                 events, given, names = None, self._dense(stage.of), stage.names
             self._stages[key] = lifetimes.changed(events, given, stage.lifetimes, names)
@@ -139,7 +153,7 @@ class Judge:
         return found
 
     def _table(self, stage: Stage) -> str:
-        key = stage.key()
+        key = _known_by(stage)
         if key not in self._tables:
             rows = [(t, row) for t, now in zip(INSTANTS, self.snapshots(stage), strict=True) for row in now.elements()]
             columns = {"t_": pa.array([t for t, _ in rows], pa.int64())}
@@ -154,10 +168,19 @@ class Judge:
         return self._tables[key]
 
 
+def _known_by(stage: Stage) -> tuple[str, int]:
+    """A stage by what it reads; with the time of its rows it has one more column."""
+    return stage.key(), len(stage.types)
+
+
 def _array(values: list[Any], type_: str) -> pa.Array:
     match type_:
         case "f" | "g":
             values = [None if v is None else float(v) for v in values]
+        case "t":
+            values = [datetime.fromisoformat(v) if isinstance(v, str) else v for v in values]
+        case "y":
+            values = [date.fromisoformat(v) if isinstance(v, str) else v for v in values]
         case "d":
             values = [None if v is None else Decimal(str(v)).quantize(Decimal("0.01")) for v in values]
     return pa.array(values, _ARROW[type_])

@@ -62,7 +62,10 @@ class MoreGrammar(Grammar):
                     "COUNT(DISTINCT ({0}, {1})) FILTER ({0} IS NOT NULL AND {1} IS NOT NULL)",
                 ),
                 ("PERCENTILE_DISC(0.25) WITHIN GROUP (ORDER BY {0})", (i,), "PERCENTILE_DISC", None),
-                ("CARDINALITY(ARRAY_AGG({0}))", (i,), "ARRAY_AGG", "COUNT({0})"),
+                (
+                    "CARDINALITY(ARRAY_AGG({0}))", (i,), "ARRAY_AGG",
+                    "CASE WHEN COUNT(*) > 0 THEN COUNT({0}) END",  # of nothing there is no list
+                ),
             ],
             "s": [
                 ("STRING_AGG({0}, '-' ORDER BY {0})", (s,), "STRING_AGG", None),

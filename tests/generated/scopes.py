@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from generated.tree import Expr
 
@@ -36,6 +36,11 @@ def column(ref: str, type_: str) -> Expr:
 def of_stage(alias: str, names: Sequence[str], types: Sequence[str], ends: bool) -> Scope:
     columns = tuple(column(f"{alias}.{name}", type_) for name, type_ in zip(names, types, strict=True))
     return Scope(columns, columns, {name: (each,) for name, each in zip(names, columns, strict=True)}, ends)
+
+
+def of_timed(alias: str, names: Sequence[str], types: Sequence[str], ends: bool) -> Scope:
+    """A stage with the time of its rows as the last column, which our `*` leaves out, and DuckDB's would show."""
+    return replace(of_stage(alias, names, types, ends), shown=None)
 
 
 def joined(left: Scope, right: Scope, using: Sequence[str]) -> Scope:

@@ -19,6 +19,7 @@ from everwhen.stream.validity import check
 from generated.cases import LIMIT, TooLong, limited, verdict
 from generated.judge import Judge
 from generated.streams import SOURCES, World, in_bound
+from generated.tables import Constants, Made
 from generated.tree import Expr, Join, Lifetimes, Node, Query, Recursive, Select, SetOperation, Stage, With, literal
 from generated.ways import Asked, Case, Outcome, run
 
@@ -239,7 +240,12 @@ def _itself(node: Node) -> Iterator[Node]:
                     if len(node.using) > 1:
                         yield replace(node, using=(*node.using[:at], *node.using[at + 1 :]))
             if node.kind not in ("inner", "cross", "comma"):
-                yield replace(node, kind="inner")
+                yield replace(node, kind="asof" if node.kind == "asof left" else "inner")
+        case Made():
+            yield node.source
+        case Constants():
+            for at in range(len(node.rows) if len(node.rows) > 1 else 0):
+                yield replace(node, rows=(*node.rows[:at], *node.rows[at + 1 :]))
         case Stage():
             yield from _smaller_stages(node)
         case Select():

@@ -8,6 +8,7 @@ from __future__ import annotations
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from decimal import Decimal
 from itertools import pairwise
 from typing import Any
@@ -15,16 +16,18 @@ from typing import Any
 import pyarrow as pa
 
 import everwhen as ew
+from everwhen.algebra.nodes import Source
 from everwhen.core.punctuation import AttributePattern, OneOf, Punctuation, Range
 from everwhen.core.schema import Schema
 from everwhen.core.time import INF
-from everwhen.language.catalog import Catalog, Entry
+from everwhen.language.catalog import Catalog, Declaration, Entry
 from everwhen.stream.element import Adjust, Cti, Element, Insert, Punct
 from everwhen.stream.element_batch import ElementBatch, batch_of
 from everwhen.stream.history import History
 from generated.lifetimes import FOR_EVER, Event
 
 _ARROW = {"i": pa.int64(), "s": pa.string(), "f": pa.float64(), "d": pa.decimal128(9, 2)}
+_ARROW |= {"t": pa.timestamp("us"), "y": pa.date32()}
 LATEST = 24
 """No event of a stream starts or ends later, unless it never ends."""
 
@@ -46,6 +49,8 @@ class Declared:
     """From when on it does so; before that it says nothing."""
     within: int | None = None
     """How far its rows are out of order at most, as it declares (ORDERED BY … WITHIN)."""
+    time: str = ""
+    """The column of ORDERED BY: in no row, but queries may read it."""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -56,17 +61,26 @@ class Declared:
         return tuple(type_ for _, type_ in self.columns)
 
     @property
+    def timed(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """Names and types of the columns with that of its time."""
+        return (*self.names, self.time), (*self.types, "i")
+
+    @property
     def schema(self) -> Schema:
         return self.stream.schema
 
 
-def _declared(name: str, columns: str, copy_of: str = "", since: int | None = None, **how: Any) -> Declared:
+def _declared(
+    name: str, columns: str, copy_of: str = "", since: int | None = None, time: str = "", **how: Any
+) -> Declared:
     pairs = tuple((each[:-1], each[-1]) for each in columns.replace(":", "").split())
     keys = "k" if how.pop("keyed", False) else ()
     kind = "constant" if how.pop("constant", False) else "stream"
     stream = ew.source(name, {column: _ARROW[t] for column, t in pairs}, keys=keys, kind=kind, **how)
     constant = kind == "constant"
-    return Declared(name, pairs, stream, keyed=bool(keys), constant=constant, copy_of=copy_of, since=since, **how)
+    return Declared(
+        name, pairs, stream, keyed=bool(keys), constant=constant, copy_of=copy_of, since=since, time=time, **how
+    )
 
 
 SOURCES: Mapping[str, Declared] = {
@@ -79,7 +93,8 @@ SOURCES: Mapping[str, Declared] = {
         _declared("N", "k:i w:i d:d", insert_only=True),
         _declared("K", "k:i v:i s:s", keyed=True),
         _declared("R", "k:i label:s", keyed=True, constant=True),
-        _declared("O", "k:i v:i s:s", chronons=True, within=6),
+        _declared("O", "k:i v:i s:s", chronons=True, within=6, time="ts"),
+        _declared("D", "k:i t:t y:y s:s"),
         _declared("A2", "k:i v:i s:s", copy_of="A"),
         _declared("A3", "k:i v:i s:s", copy_of="A", since=6),
         _declared("P2", "k:i v:i x:f", copy_of="P", chronons=True),
@@ -90,7 +105,22 @@ SOURCES: Mapping[str, Declared] = {
 COPIES: Mapping[str, tuple[str, ...]] = {
     name: found for name in SOURCES if (found := tuple(e.name for e in SOURCES.values() if e.copy_of == name))
 }
-CATALOG = Catalog({each.name: Entry(each.name, each.stream.node) for each in SOURCES.values()})
+
+
+def _entry(each: Declared) -> Entry:
+    node = each.stream.node
+    assert isinstance(node, Source)
+    ordered = (each.time, pa.int64()) if each.time else None
+    return Entry(each.name, node, None if ordered is None else Declaration(node, ordered))
+
+
+CATALOG = Catalog({each.name: _entry(each) for each in SOURCES.values()})
+
+DATED = ("D",)
+"""Sources with dates and timestamps."""
+_MOMENTS = tuple(
+    map(datetime.fromisoformat, ("2024-02-29 12:30", "2024-01-31", "2024-01-31 23:59:59.999999", "1969-12-31 05:00"))
+)
 
 Epoch = tuple[tuple[str, tuple[Element, ...]], ...]
 
@@ -123,17 +153,33 @@ def value(type_: str, rng: random.Random, nulls: float) -> Any:
             return rng.choice((0, 1, 1, 2, 2, 3, -2))
         case "s":
             return rng.choice(("a", "a", "b", "ab", ""))
+        case "t":
+            return rng.choice(_MOMENTS)
+        case "y":
+            return rng.choice(_MOMENTS).date()
         case "f":
             return rng.choice((0.0, 0.5, 0.5, -1.25, 2.0))
     return Decimal(rng.choice(("0.00", "1.25", "1.25", "-0.50", "2.00")))
 
 
 def world(rng: random.Random, names: Sequence[str] = tuple(SOURCES), infinite: bool = False) -> World:
-    """Streams for the sources, some of them calm, some wild."""
+    """Streams for the sources, some of them calm, some wild.  That of dates has a generator of its own."""
+    own = random.Random()
+    own.setstate(rng.getstate())
+    dated = [name for name in names if name in DATED]
+    names = [name for name in names if name not in DATED]
     streams = {name: _stream(SOURCES[name], rng, infinite) for name in names if not SOURCES[name].copy_of}
     for copy in (SOURCES[name] for name in names if SOURCES[name].copy_of in streams):
         streams[copy.name] = _copied(streams[copy.copy_of], copy, rng, infinite)
-    return World(cut(streams, rng))
+    epochs = [dict(epoch) for epoch in cut(streams, rng)] or [{}]
+    for name in dated:
+        rest = _stream(SOURCES[name], own, infinite)
+        for at, epoch in enumerate(epochs):
+            n = len(rest) if at == len(epochs) - 1 else own.randint(0, 4)
+            taken, rest = rest[:n], rest[n:]
+            if taken:
+                epoch[name] = tuple(taken)
+    return World(tuple(tuple(epoch.items()) for epoch in epochs if epoch))
 
 
 def in_bound(elements: Sequence[Element], within: int | None) -> bool:

@@ -12,7 +12,7 @@ from generated.more import SETS, MoreGrammar
 from generated.reproduction import shown
 
 WORLDS = {"run": 4, "sessions": 1, "restore": 1}
-SEED = "more5"
+SEED = "more8"
 
 
 @cache

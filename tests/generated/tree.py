@@ -5,7 +5,7 @@ construct for the counts.  A `Stage` is what stands in FROM: a stream or a subqu
 Where these are changed, DuckDB reads a table with the snapshot of the instant by our own definition (`lifetimes.py`).
 
 Types are letters: i whole numbers, s text, f floats that add up exactly, d decimals, g floats that are only shown,
-b truth values.
+b truth values, t timestamps, y dates.
 """
 
 from __future__ import annotations
@@ -15,7 +15,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 TYPES = {"i": "BIGINT", "s": "VARCHAR", "f": "DOUBLE", "d": "DECIMAL(9, 2)", "g": "DOUBLE", "b": "BOOLEAN"}
+TYPES |= {"t": "TIMESTAMP", "y": "DATE"}
 LITERALS = {"i": "1", "s": "'a'", "f": "0.5", "d": "CAST(1 AS DECIMAL(9, 2))", "g": "CAST(1 AS DOUBLE)", "b": "TRUE"}
+LITERALS |= {"t": "TIMESTAMP '2024-01-01 00:00:00'", "y": "DATE '2024-01-01'"}
 
 
 @dataclass(frozen=True)
@@ -180,6 +182,8 @@ class Stage(Node):
             yield "reads WITH"
         else:
             yield f"reads {self.of}"
+            if self.names[-1:] == ("ts",):
+                yield "time as a column"
 
 
 @dataclass(frozen=True)

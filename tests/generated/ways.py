@@ -3,7 +3,8 @@
 A case is one world, its queries, and how they are run: `run` (each query alone, with a policy, optimised or not),
 `sessions` (all in one session, which they join at given epochs), `restore` (the same, and the session is thrown away
 and taken up again from its snapshot after given epochs; and each query alone, in the same manner), `migrate` (the same,
-and before every epoch each query goes over from the plan as written to the rewritten one, or back).
+and before every epoch each query goes over from the plan as written to the rewritten one, or back; and each query
+alone, in a local runtime, in the same manner).
 """
 
 from __future__ import annotations
@@ -93,6 +94,8 @@ def run(case: Case) -> list[Outcome]:
         case "sessions" | "restore" | "migrate":
             if len(case.asked) == 1 and case.way == "restore" and case.asked[0].joins == 0 and case.batch == 1:
                 return [_guarded(_restored, case, case.asked[0])]
+            if len(case.asked) == 1 and case.way == "migrate" and case.asked[0].joins == 0 and case.batch == 1:
+                return [_guarded(_replanned, case, case.asked[0])]
             return _session(case)
     raise ValueError(f"{case.way} is no way; there are {', '.join(WAYS)}")
 
@@ -106,8 +109,15 @@ def _guarded(how: Any, case: Case, asked: Asked) -> Outcome:
         return Outcome("failed", traceback.format_exc(limit=-3))
     try:
         return Outcome("ran", said=tuple(how(case, query)))
-    except Exception:
-        return Outcome("failed", traceback.format_exc(limit=-3))
+    except Exception as error:
+        return _ended(error, traceback.format_exc(limit=-3))
+
+
+def _ended(error: BaseException | None, words: str) -> Outcome:
+    """What an error while a query runs means: an answer that changes for ever has no end, else it is a failure."""
+    if isinstance(error, QueryError) and "changes for ever" in str(error):
+        return Outcome("refused", "the answer changes for ever")
+    return Outcome("failed", words)
 
 
 def _first_line(error: Exception) -> str:
@@ -130,6 +140,29 @@ def _restored(case: Case, query: ew.Stream) -> Iterable[Element]:
             state = pickle.dumps(runtime.snapshot())
             runtime = LocalRuntime(query, case.emit)
             runtime.restore(pickle.loads(state))
+        said += runtime.push({name: batch for name, batch in epoch.items() if name in wanted})["out"].elements()
+    said += runtime.close()["out"].elements()
+    return said
+
+
+def _replanned(case: Case, query: ew.Stream) -> Iterable[Element]:
+    """The local runtime, which goes over to the other plan before every epoch where that can join: what
+    `run --replan-every 1` does; from snapshot to snapshot."""
+    now, other = query, plan(case.asked[0].query, not case.optimize)
+    runtime = LocalRuntime(now, case.emit, keep_relations=True)
+    said: list[Element] = []
+    wanted = reads(query)
+    if reads(other) != wanted:
+        other = query
+    for at, epoch in enumerate(case.world.batches()):
+        with suppress(QueryError):  # the past that it needs is not kept, its rows are promised, or it goes over still
+            runtime.migrate(other)
+            now, other = other, now
+        if at in case.restores:
+            state = pickle.dumps(runtime.snapshot())
+            left = None if runtime.migrating is None else other
+            runtime = LocalRuntime(now, case.emit, keep_relations=True)
+            runtime.restore(pickle.loads(state), left)
         said += runtime.push({name: batch for name, batch in epoch.items() if name in wanted})["out"].elements()
     said += runtime.close()["out"].elements()
     return said
@@ -183,14 +216,15 @@ def _session(case: Case) -> list[Outcome]:
                 query = running[name] = query[1]
             if not isinstance(query, tuple):
                 with suppress(QueryError):  # the past that it needs is not kept, or its rows are promised
-                    session.replace(name, others[name])
+                    session.migrate(name, others[name])
                     migrated.append(name)
                     running[name], others[name] = (query, others[name]), query
 
     def take(heard: Mapping[str, Any]) -> None:
         for at in list(said):
             if f"q{at}" not in heard:
-                found[at] = Outcome("failed", str(session.query(f"q{at}").error))
+                error = session.query(f"q{at}").error
+                found[at] = _ended(error, str(error))
                 del said[at]
             else:
                 said[at] += heard[f"q{at}"].elements()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+
 import pytest
 
 from everwhen.errors import StateError
@@ -57,3 +59,39 @@ def test_a_gap_and_a_damaged_line_are_errors(tmp_path):
     file.write_text("{}\n")
     with pytest.raises(StateError, match="cannot be read"):
         list(StepLog(tmp_path).after(-1))
+
+
+class Slow:
+    """A file that takes few bytes at a time, and none at last: as on a disk that becomes full."""
+
+    def __init__(self, file, room):
+        self.file, self.room = file, room
+
+    def write(self, data):
+        if not self.room:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        taken = self.file.write(data[: min(7, self.room)])
+        self.room -= taken
+        return taken
+
+    def fileno(self):
+        return self.file.fileno()
+
+    def close(self):
+        self.file.close()
+
+
+def test_a_line_is_written_whole_or_it_is_an_error(tmp_path):
+    log = StepLog(tmp_path)
+    assert list(log.after(-1)) == []
+    log._file = Slow(log._file, 1000)
+    log.add(LoggedEpoch(0, [{"a": "x" * 50}], {"k": 1}))
+    log._file.room = 20
+    with pytest.raises(StateError, match=r"cannot note an epoch: no space is left \(free some space there"):
+        log.add(LoggedEpoch(1, [{"a": "y" * 50}], {"k": 1}))
+    log.close()
+    again = StepLog(tmp_path)
+    assert [each.epoch for each in again.after(-1)] == [0]  # half a line is of an epoch that no sink has
+    again.add(LoggedEpoch(1, [], {}))
+    again.close()
+    assert [each.epoch for each in read(tmp_path, -1)] == [0, 1]

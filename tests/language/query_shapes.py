@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Final
 
 from language.rank_shapes import RANK_SHAPES
+from language.table_shapes import TABLE_SHAPES
 
 TABLES: Final = {
     "A": "A",
@@ -217,6 +218,7 @@ SHAPES: Final = {
     "not between": "SELECT v FROM {A5} a WHERE v NOT BETWEEN 1 AND 2",
     "rows window in a join": "SELECT a.v, b.w FROM {Ar} a JOIN {B4} b ON a.k = b.k",
     **RANK_SHAPES,
+    **TABLE_SHAPES,
     # what other systems have
     "natural join": "SELECT k, s, v, w FROM {A3} a NATURAL JOIN {B4} b",
     "natural left join": "SELECT k, s, v, w FROM {A3} a NATURAL LEFT JOIN {B4} b",

@@ -110,6 +110,34 @@ def test_what_is_wrong_has_a_place(text, problem, place):
     assert text[bad.start :].startswith(place)
 
 
+def test_a_sink_is_dropped_unless_it_is_written():
+    both = BID + "CREATE SINK a INTO discard(); CREATE SINK b FROM Bid INTO discard();"
+    assert list(job_program(both + "DROP SINK A").sinks) == ["b"]
+    assert list(job_program(both + "DROP SINK IF EXISTS c; DROP SINK a").sinks) == ["b"]
+    again = job_program(both + "DROP SINK a; CREATE SINK a FROM Bid INTO file('x.jsonl')")
+    assert again.sinks["a"].connector.name == "file"  # the name is free again
+    only = "CREATE SINK c INTO discard() AS SELECT item FROM Bid"
+    assert list(job_program(both + "DROP SINK a; DROP SINK b;" + only).sinks) == ["c"]  # with its query
+    bad = wrong(both + "\nINSERT INTO a SELECT item FROM Bid;\nDROP SINK a")
+    assert bad.problem.startswith("the sink a cannot be dropped: INSERT INTO in line 2 writes to it")
+    assert "unknown sink 'c'; there is a, b" in wrong(both + "DROP SINK c").problem
+    assert "Bid is a stream" in wrong(both + "DROP SINK Bid").problem
+    assert "nothing is written to the sink a" in wrong(both).problem
+    with pytest.raises(SqlError, match="make a job"):
+        program(BID + "DROP SINK a; SELECT item FROM Bid")
+
+
+def test_rows_that_replace_each_other_have_a_key_at_every_instant():
+    from everwhen.algebra.properties.derive import properties
+
+    found = job_program(BID + "CREATE SINK s FROM Bid INTO discard()", key_of=lambda declared: ("item",))
+    node = found.sinks["s"].query.node
+    assert node.kind == "varying" and node.keys == (("item",),) and found.sources["Bid"].kind == "varying"
+    assert properties(node).keys == {frozenset({"item"})} and not properties(node).history_keys
+    same = job_program(BID + "CREATE SINK s FROM Bid INTO discard()", key_of=lambda declared: ("colour",))
+    assert same.sinks["s"].query.node.kind == "stream"
+
+
 def test_a_query_with_sinks_is_told_to_be_a_job():
     with pytest.raises(SqlError, match="make a job, which is started with everwhen start"):
         program(BID + "CREATE SINK s FROM Bid INTO discard(); SELECT item FROM Bid")

@@ -153,3 +153,16 @@ def test_the_row_of_a_key_is_a_value() -> None:
 def test_mode_takes_the_smallest_of_the_most_frequent() -> None:
     text = "SELECT MODE(price) AS m, MODE() WITHIN GROUP (ORDER BY item) AS i FROM Bid"
     assert at(text, 3) == {(5, 1): 1}
+
+
+def test_a_key_of_a_side_that_is_padded_does_not_tell_null_rows_apart() -> None:
+    """A row of C whose s is null, and those of B without a partner, are one group."""
+    b, c = ew.source("B", {"k": "int64"}), ew.source("C", {"v": "int64", "s": "string"})
+    text = "FROM B FULL JOIN C WINDOW(PARTITION BY s ROWS 1) c ON B.k = c.v GROUP BY c.s"
+    query = ew.sql(f"SELECT c.s, COUNT(*) AS n, MIN(c.v) AS least {text}", b, c)
+    inputs = {"B": [ew.Insert(5, 6, {"k": 7})], "C": [ew.Insert(5, 6, {"v": 2, "s": None})]}
+    said = ew.run(query, inputs, consistency=ew.STRONG)
+    found = [dict(e.row) for e in said if isinstance(e, ew.Insert) and e.vs == 5]
+    assert found == [{"s": None, "n": 2, "least": 2}]
+    with pytest.raises(SqlError, match="v is neither grouped by nor inside an aggregate"):
+        ew.sql(f"SELECT c.s, c.v {text}", b, c)

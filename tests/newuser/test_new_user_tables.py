@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import time
 from pathlib import Path
 from typing import Any
 
@@ -136,6 +138,27 @@ def test_the_answer_is_no_bare_generator(expected: list[dict[str, Any]]) -> None
         {"symbol": "A", "n": 2, "total": 40},
         {"symbol": "B", "n": 1, "total": 20},
     ]
+
+
+@pytest.mark.parametrize("least", [0, 10**9])
+def test_an_answer_without_an_end_is_shown_as_far_as_it_has_come(least: int) -> None:
+    taken = [0]
+
+    def endless() -> Any:
+        for t in itertools.count():
+            taken[0] = t
+            yield ew.Insert(t, t + 1, {"x": t})
+
+    query = ew.sql(f"SELECT x FROM S WHERE x >= {least}", ew.source("S", {"x": "int64"}))
+    found = ew.run(query, {"S": endless()}, batch=1_000)
+    began = time.monotonic()
+    shown = found._repr_html_()
+    assert time.monotonic() - began < 30 and taken[0] < 10**7
+    assert " so far" in shown and shown.endswith("the answer goes on</p>")
+    assert shown.count("<tr>") == (21 if least == 0 else 1)
+    assert "the answer goes on" in str(found)
+    if least == 0:
+        assert next(found) == ew.Insert(0, 1, {"x": 0}), "what was shown is still to be read"
 
 
 def test_elements_are_still_computed_one_by_one() -> None:

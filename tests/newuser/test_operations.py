@@ -134,11 +134,12 @@ def test_ew_run_is_interrupted_within_a_step(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_steps_that_are_quick_are_done_where_they_are_asked_for() -> None:
-    steps, where = StepsApart(), []
+    now, where = [0.0], []
+    steps = StepsApart(lambda: now[0])
 
     def step(seconds: float = 0.0) -> None:
         where.append(threading.current_thread() is threading.main_thread())
-        time.sleep(seconds)
+        now[0] += seconds
 
     for rows in (10, 10, 5, 11, 11):
         steps(rows, step)

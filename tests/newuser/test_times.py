@@ -267,3 +267,16 @@ def test_a_number_too_large_for_a_time_is_named_with_its_line(desk: Desk, text: 
     status, out, err = desk.run(PLAIN, "far.csv")
     assert (status, out) == (3, "")
     assert f"far.csv:3: the time in 'timestamp' is out of range: the text \"{text}\"" in err
+
+
+# -- in Python ---------------------------------------------------------------------------------------------------------
+
+
+def test_elements_in_python_print_as_timestamps_and_are_still_numbers(desk: Desk) -> None:
+    found = ew.run(ew.sql(f"{DECLARED} {HOURS}"), {"Tweets": str(desk.place / "tweets.csv")})
+    first = next(found)
+    assert isinstance(first, ew.Insert) and first.vs == 1424986973000
+    assert str(first) == "insert [2015-02-26 21:42:53, 2015-02-26 21:47:53) symbol='AAPL' total=3"
+    assert "2015-02-26 21:42:53" in repr(first) and "14249" not in f"{first} {first!r}"
+    again = ew.run(ew.sql(f"{DECLARED} {HOURS}"), {"Tweets": str(desk.place / "tweets.csv")})
+    assert list(again.elements()) == [first, *found]

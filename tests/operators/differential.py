@@ -44,7 +44,7 @@ def promised(node: n.Node, ctis: Ctis) -> int:
     match node:
         case n.Source(name):
             return ctis[name]
-        case n.Recursion():
+        case n.Recursion() | n.Values():
             return INF
         case n.TimeWindow(_, _, slide):
             return _mapped(below[0], lambda c: math.ceil((c + 1) / slide) * slide - 1)

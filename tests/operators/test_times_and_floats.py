@@ -121,7 +121,9 @@ def test_a_lifetime_of_millions_of_pieces_is_refused_with_advice(query: ew.Strea
 
 
 @pytest.mark.parametrize(
-    "query", [S.rows(2), S.rstream(), S.split(1), S.split(2), S.coalesce(3)], ids=lambda q: q.explain().split("\n")[0]
+    "query",
+    [S.rstream(), S.split(1), S.split(2), S.coalesce(3)],
+    ids=lambda q: q.explain().split("\n")[0],
 )
 def test_lifetimes_without_end_are_refused_where_instants_count(query: ew.Stream) -> None:
     with pytest.raises(EverwhenError):

@@ -121,3 +121,10 @@ def test_every_plan_fits_the_width(emit: Emit) -> None:
         node = build().node
         text = explain_text(name, node, node, emit=emit, stages=cut({"answer": node}, {}, lambda expr, schema: True))
         assert max(map(len, text.splitlines())) <= WIDTH, name
+
+
+def test_a_stream_without_a_bound_is_told() -> None:
+    text = "CREATE STREAM T (ts TIMESTAMP, a INT) ORDERED BY ts{}; SELECT a FROM T"
+    for bound, told in (("", True), (" WITHIN 5 MINUTES", False)):
+        node = ew.sql(text.format(bound)).node
+        assert ("- T declares no WITHIN: unless" in explain_text("q", node, node)) == told

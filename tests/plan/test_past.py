@@ -6,7 +6,7 @@ import pytest
 
 import everwhen as ew
 from everwhen.plan.stages.model import StagePlan
-from everwhen.plan.stages.past import Told, needed_of, told_by
+from everwhen.plan.stages.past import Told, narrowed_like, needed_of, same_feeds, told_by
 from everwhen.plan.stages.prune_columns import narrow
 from everwhen.plan.stages.stages import cut
 
@@ -57,3 +57,23 @@ def test_what_is_never_corrected_is_not_kept() -> None:
 def test_the_columns_of_all_feeds_and_the_conditions_that_they_share() -> None:
     both = S.where(V > 3).where(K > 0).join(S.where(V > 3), on="k")
     assert needed_of(staged(both), "S") == ({"k", "v", "w"}, {"v > 3"})
+
+
+def test_the_same_feeds_tell_whatever_they_compute() -> None:
+    running, new = S.select("k", n=V + 1).group_by("k").agg(n=ew.sum("n")), S.select("k", n=V + 1).distinct()
+    found = same_feeds(staged(running), "S", staged(new))
+    assert found is not None and [told.stream.name for told in found.values()] == ["@0"]
+    assert same_feeds(staged(running), "S", staged(S.distinct())) is None
+
+
+def test_a_plan_of_the_same_meaning_is_narrowed_to_the_rows_that_are_kept() -> None:
+    running, written = S.where(V > 3).range(5), S.range(5).where(V > 3)
+    plan = staged(running)
+    like = narrowed_like({"out": written.node}, staged(written), plan)
+    new = cut({"out": narrow(like["out"])}, {}, lambda expr, schema: True)
+    assert isinstance(told_by(plan, "S", False, new), Told)
+    assert narrowed_like(like, new, plan) == like, "once is enough"
+    both = S.where(V > 3).join(S.where(V > 5), on="k")
+    assert narrowed_like({"out": both.node}, staged(both), staged(both)) == {"out": both.node}
+    one = S.join(S.where(V > 5), on="k")
+    assert narrowed_like({"out": S.node}, staged(S), staged(one)) == {"out": S.node}, "not what one of two feeds drops"

@@ -8,6 +8,7 @@ import everwhen as ew
 from everwhen.algebra import nodes as n
 from everwhen.algebra.builder import Stream
 from everwhen.plan.explain import explain_stages
+from everwhen.plan.stages.feed_window import HopWindow, SlidingWindow
 from everwhen.plan.stages.model import StagePlan, Trait
 from everwhen.plan.stages.stages import cut
 
@@ -159,17 +160,45 @@ def test_rows_are_merged_early_only_where_nothing_is_taken_back() -> None:
     query = S.range(60, slide=10).group_by("k").agg(t=ew.sum("x"), a=ew.avg("x"))
     (stream,) = staged(query, S=Trait(insert_only=True, chronons=True)).stages[0].inputs
     assert stream.feed is not None
-    assert stream.form == "segments" and stream.feed.window == (60, 10)
+    assert stream.form == "segments" and stream.feed.window == SlidingWindow(60, 10)
     assert stream.feed.partial is not None and [lane.function for lane in stream.feed.partial.lanes] == ["sum", "count"]
     for trait in (Trait(), Trait(insert_only=True), Trait(chronons=True)):
         (stream,) = staged(query, S=trait).stages[0].inputs
         assert stream.form == "elements" and stream.feed is not None and stream.feed.partial is None
 
 
+def test_rows_of_one_window_of_tumble_are_merged_early() -> None:
+    text = "SELECT k, window_start, COUNT(*) AS n, SUM(x) AS t FROM TABLE(TUMBLE(TABLE S, 60)) GROUP BY k, window_start"
+    query = ew.sql(text, S)
+    (stream,) = staged(query, S=Trait(insert_only=True, chronons=True)).stages[0].inputs
+    assert stream.feed is not None and stream.feed.window == HopWindow(60, 0, 60)
+    assert stream.form == "events" and stream.by == ("k",)
+    assert stream.feed.partial is not None and stream.schema.names == ("k", "count", "sum_x")
+    for trait in (Trait(), Trait(insert_only=True), Trait(chronons=True), Trait(True, True, promising=True)):
+        (stream,) = staged(query, S=trait).stages[0].inputs
+        assert stream.form == "elements"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT window_start, COUNT(*) AS n FROM W GROUP BY window_start",
+        "SELECT k, MEDIAN(x) AS m FROM W GROUP BY k, window_start",
+        "SELECT k, MAX(window_end) AS m FROM W GROUP BY k, window_start",
+        "SELECT k || 'a' AS j, COUNT(*) AS n FROM W GROUP BY k || 'a', window_start",
+    ],
+    ids=["no key of the rows", "no partial form", "an aggregate of the window", "a computed key"],
+)
+def test_what_is_not_merged_early_per_window(text: str) -> None:
+    query = ew.sql(text.replace("W GROUP", "TABLE(TUMBLE(TABLE S, 60)) GROUP"), S)
+    plan = staged(query, S=Trait(insert_only=True, chronons=True))
+    assert all(stream.feed is None or stream.feed.window is None for stage in plan.stages for stream in stage.inputs)
+
+
 def test_a_median_is_not_merged_early() -> None:
     query = S.range(60).group_by("k").agg(m=ew.median("x"))
     (stream,) = staged(query, S=Trait(True, True)).stages[0].inputs
-    assert stream.feed is not None and stream.feed.partial is None and stream.feed.window == (60, 1)
+    assert stream.feed is not None and stream.feed.partial is None and stream.feed.window == SlidingWindow(60, 1)
 
 
 def test_queries_share_what_they_read() -> None:

@@ -15,7 +15,7 @@ from everwhen import reference
 from everwhen.algebra.aggregates import calls as aggregates
 from everwhen.algebra.expressions.build import col
 from everwhen.core.time import INF
-from everwhen.errors import InputError, QueryError
+from everwhen.errors import QueryError
 from everwhen.stream.history import History
 from everwhen.testing import assert_same_history, stream_from_table
 from everwhen.testing.strategies import histories
@@ -228,12 +228,21 @@ def test_ties_are_broken_by_value_with_nulls_first_and_nan_last() -> None:
         assert set(at(s.rows(rows), 0, S=events)) == wanted
 
 
-def test_rows_windows_refuse_lifetimes_without_end() -> None:
-    s = stream_from_table("vs | ve | k | v\n0 | inf | 1 | a", SCHEMA).history()
-    with pytest.raises(InputError, match="lifetime without end"):
-        reference.evaluate(a().rows(2).node, {"A": s})
-    with pytest.raises(InputError, match="lifetime without end"):
-        reference.evaluate(a().unbounded().rows(2).node, {"A": s})
+def test_windows_of_rows_that_live_for_ever_come_to_rest() -> None:
+    s = stream_from_table("vs | ve | k | v\n0 | 2 | 1 | a\n0 | inf | 1 | b\n1 | inf | 2 | c", SCHEMA).history()
+    found = reference.history(a().rows(3).node, {"A": s})
+    assert found.snapshot(2) == Counter({(1, "b"): 1, (2, "c"): 2})
+    assert found.snapshot(10**6) == Counter({(1, "b"): 1, (2, "c"): 2})
+    alike = reference.history(a().rows(3, slide=2, partition_by=("k",)).node, {"A": s})
+    assert alike.snapshot(10**6) == Counter({(1, "b"): 3, (2, "c"): 3})
+
+
+def test_a_slide_may_show_other_rows_for_ever() -> None:
+    s = stream_from_table("vs | ve | k | v\n0 | inf | 1 | a\n0 | inf | 1 | b\n0 | inf | 1 | c", SCHEMA).history()
+    window = a().rows(1, slide=2)
+    assert [at(window, t, A=s) for t in (9, 10)] == [Counter({(1, "c"): 1}), Counter({(1, "b"): 1})]
+    with pytest.raises(QueryError, match="changes for ever"):
+        reference.history(window.node, {"A": s})
 
 
 # --- granularity and relation to stream -------------------------------------------------------------------------------

@@ -124,6 +124,13 @@ def test_the_first_error_ends_a_script_with_status_2(desk: Desk, script: str, me
     assert "this list" not in out
 
 
+def test_a_file_may_be_opened_for_a_query_that_waits_for_it(desk: Desk) -> None:
+    declared = "CREATE STREAM Bid (item INT, price REAL);\nSELECT item FROM Bid;\n"
+    out = desk.good(f"{declared}\\open Bid {desk.bids}\n\\run\n\\show q1\n")
+    assert "Bid comes from nowhere yet: \\open Bid FILE" in out
+    assert "q1: insert" in out
+
+
 def test_a_wrong_element_is_status_3_and_names_its_line(desk: Desk) -> None:
     late = desk.lines("late.jsonl", [*BIDS, {"vs": 2, "row": {"item": 1, "price": 1.0}}])
     status, _, err = desk.shell(BEST, "--in", f"Bid={late}", "--batch", "2")

@@ -292,7 +292,7 @@ def test_wrong_use(client: psycopg.Connection[Any], database: str) -> None:
     with pytest.raises(SinkError, match=r"'x' of type timestamp\[ns\] has no exact form.*cast it to microseconds"):
         PostgresSink(database, "t").prepare(Schema.of([("x", pa.timestamp("ns"))]))
     with pytest.raises(SinkError, match=r"has no exact form"):
-        PostgresSink(database, "t").prepare(Schema.of([("x", pa.struct([("y", pa.int64())]))]))
+        PostgresSink(database, "t").prepare(Schema.of([("x", pa.map_(pa.string(), pa.int64()))]))
     with pytest.raises(SinkError, match=r"it was not prepared"):
         PostgresSink(database, "t").commit(0, empty_elements(SCHEMA))
     with pytest.raises(SinkError, match=r'schema "nowhere" does not exist'):

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from collections import Counter
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
+from pyspark import cloudpickle
 from pyspark.sql import SparkSession
 
 import everwhen as ew
 from connectors.kafka_cluster import Cluster, mock_cluster
+from everwhen.connectors.on_spark import spark_input
 from everwhen.connectors.registry import (
     SourcePlace,
     source_connector,
@@ -37,8 +41,8 @@ def cluster() -> Iterator[Cluster]:
 
 def opened(spark: SparkSession, name: str, *arguments: Any, time: str | None = None, **named: Any) -> Any:
     connector = source_connector(name)
-    assert connector.spark is not None
-    return connector.spark(source_options(connector, arguments, named), SourcePlace("Bid", SCHEMA, time=time), spark)
+    options = source_options(connector, arguments, named)
+    return spark_input(connector, options, SourcePlace("Bid", SCHEMA, time=time), spark)
 
 
 def put(cluster: Cluster, first: int, count: int) -> None:
@@ -82,20 +86,43 @@ def test_the_feed_of_a_table_brings_its_adjusts(spark: SparkSession, tmp_path: P
     assert living == Counter([(1, "c"), (2, "b")]) and len(sink.history().multiset) == 3
 
 
-def test_offsets_are_positions_and_a_batch_is_read_again(cluster: Cluster) -> None:
-    cluster.put("spark-again", [{"item": i, "name": "x", "ts": i} for i in range(5)])
-    import base64
-    from functools import partial
-
-    from pyspark import cloudpickle
-
-    connector = source_connector("kafka")
-    options = source_options(connector, (cluster.servers, "spark-again"), {})
-    opener = partial(connector.open, options, SourcePlace("Bid", SCHEMA, time="ts"))
+def reader_of(place: SourcePlace, name: str, *arguments: Any, most: int = 100) -> LiveStreamReader:
+    connector = source_connector(name)
+    opener = partial(connector.open, source_options(connector, arguments, {}), place)
     text = base64.b64encode(cloudpickle.dumps(opener)).decode()
-    source = LiveSource({"input": text, "most": "100"})
+    source = LiveSource({"input": text, "most": str(most), "reader": "test"})
     reader = source.simpleStreamReader(source.schema())
     assert isinstance(reader, LiveStreamReader)
+    return reader
+
+
+def test_an_epoch_takes_what_is_there_up_to_its_limit_and_any_column_has_a_name(tmp_path: Path) -> None:
+    """A file is read in pieces of a megabyte; and columns may be called as those of elements are."""
+    rows = [json.dumps({"vs": i, "row": {"op": i, "vs": "x" * 100}}) for i in range(30_000)]
+    file = tmp_path / "in.jsonl"
+    file.write_text("\n".join(rows) + "\n")
+    place = SourcePlace("Bid", Schema.of([("op", pa.int64()), ("vs", pa.string())]))
+    reader = reader_of(place, "file", str(file), most=25_000)
+    reader.prepareForTriggerAvailableNow()
+    end, found = reader.initialOffset(), []
+    sizes = []
+    while True:
+        batches, after = reader.read(end)
+        taken = [row["c0"] for batch in batches for row in batch.to_pylist()]
+        if after == end:
+            break
+        found, end = found + taken, after
+        sizes.append(len(taken))
+    assert found == list(range(30_000)) and sizes[0] == 25_000
+    with file.open("a") as more:
+        more.write(rows[0] + "\n")
+    assert reader.read(end)[1] == end  # only what was there was asked for
+    reader._close()
+
+
+def test_offsets_are_positions_and_a_batch_is_read_again(cluster: Cluster) -> None:
+    cluster.put("spark-again", [{"item": i, "name": "x", "ts": i} for i in range(5)])
+    reader = reader_of(SourcePlace("Bid", SCHEMA, time="ts"), "kafka", cluster.servers, "spark-again")
     start = reader.initialOffset()
     rows: list[Any] = []
     end = start

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import logging
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
@@ -96,11 +98,22 @@ def test_the_same_sql_gives_the_same_answer_in_process_and_on_spark(
 def test_p1_waiting_names_who_has_promised_nothing_and_what_to_write(spark: SparkSession, tmp_path: Path) -> None:
     handle, said = run(spark, tmp_path, "", consistency=STRONG, epochs=EPOCHS[:1])
     assert said == []
-    assert handle.waiting() == (
+    assert handle.waits_for() == (
         "S has promised nothing yet, so nothing is final and STRONG says nothing; let it promise: ORDERED BY column "
         "WITHIN 30 MINUTES behind CREATE STREAM S (…), sources={'S': SparkSource(…, progress=Disorder('30 minutes'))}, "
         "or rows with op = 'cti'"
     )
+
+
+def test_p3_progress_prints_as_timestamps_where_the_source_has_them(spark: SparkSession, tmp_path: Path) -> None:
+    moments = pa.schema([("t", pa.timestamp("us", "UTC")), ("k", pa.string()), ("x", pa.int64())])
+    write(tmp_path / "S", 0, [(datetime(2015, 2, 26, 21, 42, 53, tzinfo=UTC), "a", 1)], moments)
+    text = SQL.format("WITHIN 2 SECONDS").replace("t INT", "t TIMESTAMP")
+    handle = finish(begin(spark, tmp_path, MemorySink(), ew.sql(text), ddl="t timestamp, k string, x bigint"))
+    found = handle.progress
+    assert found is not None
+    assert str(found.progress) == "{'S': 2015-02-26 21:42:51}" and found.progress["S"] == 1424986971000
+    assert "14249" not in f"{found}"
 
 
 def test_p8_kept_rows_can_be_read_again(spark: SparkSession, dropped: tuple[Handle, list[str]]) -> None:

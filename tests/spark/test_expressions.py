@@ -148,7 +148,9 @@ def test_types_that_spark_does_not_carry(type_: pa.DataType) -> None:
 
 
 @pytest.mark.parametrize(
-    "type_", [T.ArrayType(T.LongType()), T.DayTimeIntervalType(), T.StringType("UTF8_LCASE"), T.NullType()], ids=str
+    "type_",
+    [T.ArrayType(T.NullType()), T.StructType([]), T.DayTimeIntervalType(), T.StringType("UTF8_LCASE"), T.NullType()],
+    ids=str,
 )
 def test_types_of_spark_that_have_no_counterpart(type_: T.DataType) -> None:
     assert arrow_type(type_) is None

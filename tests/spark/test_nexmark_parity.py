@@ -131,7 +131,14 @@ def answers(
     return sinks
 
 
-@pytest.mark.parametrize(("buckets", "many", "emit"), [(1, 1, "ended"), (2, 3, "current"), (5, 1, "final")])
+@pytest.mark.parametrize(
+    ("buckets", "many", "emit"),
+    [
+        pytest.param(1, 1, "ended", marks=pytest.mark.slow),
+        (2, 3, "current"),
+        pytest.param(5, 1, "final", marks=pytest.mark.slow),
+    ],
+)
 def test_spark_answers_as_the_local_runtime_does(
     spark: SparkSession, tmp_path: Path, expected: dict[str, History], buckets: int, many: int, emit: str
 ) -> None:
@@ -141,7 +148,7 @@ def test_spark_answers_as_the_local_runtime_does(
         report = handle.progress
         assert report is not None and report.epoch == many - 1
         assert set(report.answered.values()) == {ew.INF} and report.holding == ()
-        assert "nothing is waited for" in handle.waiting()
+        assert "nothing is waited for" in handle.waits_for()
 
     sinks = answers(files(spark, tmp_path / "in", epochs), tmp_path / "checkpoint", emit, buckets, check)
     for name, sink in sinks.items():
@@ -174,7 +181,9 @@ def without_op(spark: SparkSession, history: History) -> DataFrame:
     return spark.createDataFrame(pa.table([*times, *batch.columns], ["vs", "ve", *history.schema.names]))
 
 
-@pytest.mark.parametrize("name", ["q3", "q4", "q6", "q8"])  # plans of all kinds: `test_run_bounded`
+@pytest.mark.parametrize(
+    "name", [pytest.param("q3", marks=pytest.mark.slow), "q4", pytest.param("q6", marks=pytest.mark.slow), "q8"]
+)  # plans of all kinds: `test_run_bounded`
 def test_a_bounded_run_gives_the_same_history(
     spark: SparkSession, tmp_path: Path, expected: dict[str, History], histories: dict[str, History], name: str
 ) -> None:

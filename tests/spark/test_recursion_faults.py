@@ -59,6 +59,7 @@ def check_changelog(folder: Path, expected: list[ElementBatch], name: str) -> No
     assert_same_history(History.of(found, schema), History.of(expected, schema))
 
 
+@pytest.mark.slow
 def test_killed_between_rounds_and_restarted(tmp_path: Path) -> None:
     assert killed_and_restarted(tmp_path, seed=5, count=5, tasks=3, rounds=1, outside=(1, 0)) >= 4
 

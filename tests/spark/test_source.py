@@ -12,12 +12,12 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import (
-    ArrayType,
     DataType,
     DateType,
     DoubleType,
     IntegerType,
     LongType,
+    MapType,
     StringType,
     StructField,
     StructType,
@@ -42,7 +42,7 @@ TYPES: dict[str, DataType] = {
     "date": DateType(),
     "timestamp": TimestampType(),
     "timestamp_ntz": TimestampNTZType(),
-    "array<int>": ArrayType(IntegerType()),
+    "map": MapType(IntegerType(), IntegerType()),
 }
 
 
@@ -167,7 +167,7 @@ def test_no_time_to_be_found(columns: str, said: str) -> None:
         ("a long, e timestamp", SparkSource("a", end="e"), "'a' is bigint but 'e' is timestamp.*cast one"),
         ("a long, o int, n date", SparkSource("a", op="o", vnew="n"), "'a' is bigint but 'n' is date"),
         ("a long, o double", SparkSource("a", op="o"), r"op is text \(insert, adjust, cti\).*'o' is double"),
-        ("a long, x array<int>", SparkSource("a"), "'x' is array<int>, which a payload cannot carry"),
+        ("a long, x map", SparkSource("a"), "'x' is map<int,int>, which a payload cannot carry"),
     ],
 )
 def test_a_description_that_does_not_fit(columns: str, source: SparkSource, said: str) -> None:

@@ -22,6 +22,7 @@ from everwhen.errors import InputError, QueryError
 from everwhen.formats.input_file import InputFile
 from everwhen.formats.parquet import read_elements
 from everwhen.spark.api.run_files import run_files_on_spark
+from everwhen.spark.driver.plan_log import read_record
 from everwhen.stream.history import History, first_difference
 from everwhen.stream.validity import check
 
@@ -43,8 +44,9 @@ def inputs(tmp_path: Path) -> dict[str, str | InputFile]:
 
 @pytest.mark.parametrize(
     ("emit", "left_open", "name"),
-    [("final", False, "out.jsonl"), ("final", True, "out.parquet"), ("ended", False, "out.jsonl"),
-     ("current", False, "out.parquet"), ("current", True, "out.jsonl")],
+    [pytest.param("final", False, "out.jsonl", marks=pytest.mark.slow), ("final", True, "out.parquet"),
+     ("ended", False, "out.jsonl"), pytest.param("current", False, "out.parquet", marks=pytest.mark.slow),
+     ("current", True, "out.jsonl")],
 )  # fmt: skip
 def test_spark_says_what_the_local_engine_says(
     spark: SparkSession, tmp_path: Path, inputs: dict[str, str | InputFile], emit: str, left_open: bool, name: str
@@ -96,6 +98,8 @@ def test_a_run_that_was_stopped_goes_on(
     out, place = tmp_path / "out.jsonl", str(tmp_path / "c")
     run_files(QUERY, inputs, str(tmp_path / "expected.jsonl"), batch=20)
 
+    others = {query.id for query in spark.streams.active}
+
     def stop(word: str) -> None:
         def watch(progress: Progress) -> None:
             if word in progress.words:
@@ -103,7 +107,8 @@ def test_a_run_that_was_stopped_goes_on(
 
         with pytest.raises(Stop):
             run_files_on_spark(QUERY, inputs, str(out), batch=20, checkpoint=place, progress=watch, buckets=2)
-        assert not out.exists() and not any(query.isActive for query in spark.streams.active)
+        assert not out.exists()
+        assert not [query.name for query in spark.streams.active if query.isActive and query.id not in others]
 
     stop("reading")
     stop("starting")
@@ -121,6 +126,36 @@ def test_a_run_that_was_stopped_goes_on(
 
     run_files_on_spark(QUERY, inputs, str(out), batch=20, checkpoint=place, progress=fail)
     assert out.read_text() == first
+
+
+def test_plans_texts_and_partitions_of_a_run_change(spark: SparkSession, tmp_path: Path) -> None:
+    """A run that changes its plan every epoch; and one that goes on as another text, in more partitions."""
+    rows = write(tmp_path / "s.jsonl", disordered(5, 60, "x", adjusts=0.2, promises=0.2))
+    inner = "SELECT k, x, COUNT(*) AS c FROM S WINDOW(RANGE 3) WHERE x >= 2 GROUP BY k, x"
+    first = ew.sql("SELECT k, COUNT(*) AS n, MAX(x) AS m FROM S WINDOW(RANGE 3) WHERE x >= 2 GROUP BY k", S)
+    second = ew.sql(f"SELECT k, SUM(c) AS n, MAX(x) AS m FROM ({inner}) AS w GROUP BY k", S)
+    out, place, given = tmp_path / "out.jsonl", str(tmp_path / "c"), {"S": rows}
+    run_files(first, given, str(tmp_path / "expected.jsonl"), batch=8)
+
+    def exact() -> bool:
+        difference = first_difference(*(History.of(read_elements(p)) for p in (tmp_path / "expected.jsonl", out)))
+        return difference is None and check(read_elements(out)).valid
+
+    again = str(tmp_path / "again")
+    run_files_on_spark(second, given, str(out), batch=12, checkpoint=again, buckets=2, replan_every=1)
+    assert exact() and read_record(f"{again}/spark") is not None
+
+    def watch(progress: Progress) -> None:
+        if "running epoch 4" in progress.words:
+            raise Stop
+
+    with pytest.raises(Stop):
+        run_files_on_spark(first, given, str(out), batch=8, checkpoint=place, progress=watch, buckets=2)
+    with pytest.raises(QueryError, match="belongs to another run"):
+        run_files_on_spark(second, given, str(out), batch=8, checkpoint=place)
+    told: list[str] = []
+    run_files_on_spark(second, given, str(out), batch=8, checkpoint=place, migrate=True, buckets=3, tell=told.append)
+    assert exact() and any("another plan takes over at" in words for words in told)
 
 
 # -- the program, stopped and killed -----------------------------------------------------------------------------------

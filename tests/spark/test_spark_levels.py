@@ -109,7 +109,8 @@ def local(
 
 
 @pytest.mark.parametrize(
-    ("block", "remember", "buckets", "joins"), [(0, 3, 2, False), (2, 3, 1, True), (3, INF, 2, True)]
+    ("block", "remember", "buckets", "joins"),
+    [(0, 3, 2, False), (2, 3, 1, True), pytest.param(3, INF, 2, True, marks=pytest.mark.slow)],
 )
 def test_spark_answers_as_the_local_runtime_does(
     spark: SparkSession, tmp_path: Path, block: int, remember: int, buckets: int, joins: bool
@@ -179,7 +180,8 @@ def test_a_plain_query_says_other_things_when_it_is_asked_to(spark: SparkSession
         job.run(remember=5)
 
 
-def test_files_at_any_level(spark: SparkSession, tmp_path: Path) -> None:
+@pytest.mark.parametrize("level", [pytest.param(ew.WEAK, marks=pytest.mark.slow), ew.consistency(2, 5)], ids=str)
+def test_files_at_any_level(spark: SparkSession, tmp_path: Path, level: Consistency) -> None:
     """The intake of files is the driver's: the same elements are given up, in the order of arrival."""
     rng = random.Random(3)
     lines = []
@@ -188,17 +190,16 @@ def test_files_at_any_level(spark: SparkSession, tmp_path: Path) -> None:
         lines.append({"vs": vs, "ve": vs + 4, "row": {"k": rng.choice("ab"), "x": i % 5}})
     file = tmp_path / "s.jsonl"
     file.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    for level in (ew.WEAK, ew.consistency(2, 5)):
-        found: dict[str, object] = {}
-        for name, engine in (("local", run_files), ("spark", run_files_on_spark)):
-            out = tmp_path / f"{name}.jsonl"
-            lost: list[object] = []
-            engine(SUMS, {"S": str(file)}, str(out), consistency=level, batch=25, losses=lost.append)
-            elements = [e for batch in read_elements(str(out)) for e in batch.elements()]
-            assert_valid(elements)
-            found[name] = elements, lost
-        assert_same_history(found["local"][0], found["spark"][0])  # type: ignore[index]
-        assert found["local"][1] == found["spark"][1] != [{}]  # type: ignore[index]
+    found: dict[str, object] = {}
+    for name, engine in (("local", run_files), ("spark", run_files_on_spark)):
+        out = tmp_path / f"{name}.jsonl"
+        lost: list[object] = []
+        engine(SUMS, {"S": str(file)}, str(out), consistency=level, batch=25, losses=lost.append)
+        elements = [e for batch in read_elements(str(out)) for e in batch.elements()]
+        assert_valid(elements)
+        found[name] = elements, lost
+    assert_same_history(found["local"][0], found["spark"][0])  # type: ignore[index]
+    assert found["local"][1] == found["spark"][1] != [{}]  # type: ignore[index]
 
 
 def test_wrong_rows_are_told(spark: SparkSession, tmp_path: Path) -> None:
@@ -208,7 +209,7 @@ def test_wrong_rows_are_told(spark: SparkSession, tmp_path: Path) -> None:
         job.run()
 
 
-@pytest.mark.parametrize("idle", [None, 0.05])
+@pytest.mark.parametrize("idle", [pytest.param(None, marks=pytest.mark.slow), 0.05])
 def test_who_waits_does_not_wait_for_ever_for_a_source_that_rests(
     spark: SparkSession, tmp_path: Path, idle: float | None
 ) -> None:
@@ -238,7 +239,11 @@ FAULTS = ("1.before step", "2.after step", "2.handing on", "4.handing on")
 
 @pytest.mark.parametrize(
     ("act", "plans"),
-    [("raise", FAULTS[1:2]), ("kill", FAULTS[2:3]), pytest.param("kill", FAULTS, marks=pytest.mark.slow)],
+    [
+        pytest.param("raise", FAULTS[1:2], marks=pytest.mark.slow),
+        ("kill", FAULTS[2:3]),
+        pytest.param("kill", FAULTS, marks=pytest.mark.slow),
+    ],
     ids=["error", "kill", "kills"],
 )
 def test_an_intake_that_fails_in_the_middle_is_begun_anew(

@@ -127,7 +127,7 @@ def said(elements: list[Element], schema: Any) -> set[str]:
     return set(map(show_promise, together))
 
 
-@pytest.mark.parametrize(("buckets", "emit"), [(1, "current"), (2, "final")])
+@pytest.mark.parametrize(("buckets", "emit"), [pytest.param(1, "current", marks=pytest.mark.slow), (2, "final")])
 def test_closing_prices_are_those_of_one_process_also_over_a_restart(
     spark: SparkSession, tmp_path: Path, buckets: int, emit: str
 ) -> None:

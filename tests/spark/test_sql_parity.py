@@ -30,6 +30,10 @@ SAMPLES = {
         "relation, left",
         "precedence of sets",
         "hot items",
+        "values joined",
+        "values in a union",
+        "unnest, grouped",
+        "asof",
     ),
     "strong": (
         "partitioned rows",

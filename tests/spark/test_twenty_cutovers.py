@@ -29,7 +29,7 @@ BIDS = ew.source("Bid", {"item": "string", "price": "int64"})
 LIVE = 20
 """The feed is right from here on; before there is history."""
 RUNS = (
-    pytest.param(2, (2,), id="five cutovers"),
+    pytest.param(2, (2,), marks=pytest.mark.slow, id="five cutovers"),
     pytest.param(9, (3, 7), marks=pytest.mark.slow, id="twenty cutovers"),
 )
 """How many steps, and in which of them the query that merges is replaced, too."""

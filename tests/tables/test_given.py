@@ -17,11 +17,12 @@ import everwhen as ew
 from everwhen.algebra.nodes import Source
 from everwhen.core.row_times import RowTimes
 from everwhen.core.schema import Schema
+from everwhen.core.time_axis import TICKS, TimeAxis
 from everwhen.stream.element_batch import ElementBatch
-from everwhen.tables.given import batches_of, source_of, times_of
+from everwhen.tables.given import axis_of, batches_of, source_of
 
 SCHEMA = Schema.of([("k", pa.string()), ("x", pa.int64())])
-T = Source("T", SCHEMA, chronons=True, times=RowTimes("ts", dated=True))
+T = Source("T", SCHEMA, chronons=True, axis=TimeAxis(dated=True), times=RowTimes("ts"))
 
 
 def rows(n: int) -> pd.DataFrame:
@@ -120,11 +121,11 @@ def test_the_columns_of_a_table_make_a_source() -> None:
     described = ew.rows(frame, time="ts")
     for table in (frame, pl.from_pandas(frame), pl.from_pandas(frame).lazy(), duckdb.connect().from_df(frame)):
         found = source_of("T", ew.rows(table, time="ts"))
-        assert found.schema.names == ("k", "x", "nothing") and found.chronons and found.times.dated
+        assert found.schema.names == ("k", "x", "nothing") and found.chronons and found.axis.dated
     assert source_of("T", described).schema.types[2] == pa.string()
     assert source_of("T", ew.rows(frame)).kind == "constant"
     ends = source_of("T", ew.rows(pa.table({"a": [1], "b": [2], "x": [3]}), time="a", end="b"))
-    assert not ends.chronons and not ends.times.dated and ends.schema.names == ("x",)
+    assert not ends.chronons and not ends.axis.dated and ends.schema.names == ("x",)
     with pytest.raises(ew.InputError, match=r"T: there is no column 'when' \(there is ts, k, x, nothing\)"):
         source_of("T", ew.rows(frame, time="when"))
     with pytest.raises(ew.QueryError, match="T: a list has no columns to take"):
@@ -144,9 +145,9 @@ def test_the_columns_of_a_file_make_a_source(tmp_path: Any) -> None:
 
 
 def test_ticks_of_inputs_agree() -> None:
-    coarse = Source("U", SCHEMA, times=RowTimes("ts", tick="1s", dated=True))
+    coarse = Source("U", SCHEMA, axis=TimeAxis(10**9, dated=True), times=RowTimes("ts"))
     plain = Source("V", SCHEMA)
-    assert times_of([coarse, plain], {}) == RowTimes(tick="1s", dated=True)
-    assert times_of([plain], {}) == RowTimes()
+    assert axis_of([coarse, plain], {}) == TimeAxis(10**9, dated=True)
+    assert axis_of([plain], {}) == TICKS
     with pytest.raises(ew.QueryError, match="ticks of different lengths: 1ms, 1s"):
-        times_of([T, coarse], {})
+        axis_of([T, coarse], {})

@@ -1,6 +1,7 @@
 """Tables like those of TPC-H, small, and changing: rows come, go and are replaced as time goes on.
 
-The values are drawn so that every query has something to find.
+The values that the queries ask for come more often than the standard draws them, so that every query has something to
+find in tables of a hundred orders.
 """
 
 from __future__ import annotations
@@ -39,12 +40,18 @@ NATIONS = (
 )  # fmt: skip
 REGIONS = ("AFRICA", "AMERICA", "ASIA", "EUROPE", "MIDDLE EAST")
 TYPES = ("ECONOMY ANODIZED STEEL", "MEDIUM POLISHED BRASS", "PROMO BURNISHED COPPER", "STANDARD PLATED BRASS")
-CONTAINERS = ("MED BOX", "SM CASE", "SM PKG", "MED BAG", "LG BOX", "LG PKG")
-BRANDS = ("Brand#12", "Brand#23", "Brand#34", "Brand#45")
+CONTAINERS = {
+    "Brand#12": ("SM CASE", "SM BOX", "SM PKG", "LG BOX"),
+    "Brand#23": ("MED BOX", "MED BOX", "MED BAG", "SM PACK"),
+    "Brand#34": ("LG CASE", "LG BOX", "LG PKG", "MED BOX"),
+    "Brand#45": ("JUMBO BAG", "MED BOX"),
+}
+BRANDS = ("Brand#12", "Brand#23", "Brand#23", "Brand#34", "Brand#45")
+DAYS = (date(1993, 1, 1), date(1993, 7, 1), date(1993, 10, 1), date(1994, 1, 1), date(1995, 1, 20), date(1995, 8, 10))
 NAMES = ("forest green", "green lace", "navy forest", "forest mint", "plum rose")
 SEGMENTS = ("BUILDING", "AUTOMOBILE", "MACHINERY")
 PRIORITIES = ("1-URGENT", "2-HIGH", "3-MEDIUM", "5-LOW")
-MODES = ("MAIL", "SHIP", "AIR", "AIR REG", "TRUCK")
+MODES = ("MAIL", "SHIP", "AIR", "AIR REG", "AIR", "TRUCK")
 
 Row = dict[str, Any]
 Event = tuple[int, int, Row]
@@ -78,9 +85,10 @@ class Tables:
         self.rows["orders"], self.rows["lineitem"] = [], []
         offered = sorted(pairs)
         for i in range(orders):
-            day = date(1993, 1, 1) + timedelta(days=rng.randrange(2100))
+            begin, days = rng.choice(((date(1992, 1, 1), 2400), *((day, 100) for day in DAYS)))
+            day = begin + timedelta(days=rng.randrange(days))
             self.rows["orders"] += self._versions(lambda i=i, day=day: self._order(i, customers, day))
-            for line in range(rng.randint(1, 5)):
+            for line in range(7 if i % 3 == 0 else rng.randint(1, 5)):
                 pair = rng.choice(offered)
                 self.rows["lineitem"] += self._versions(
                     lambda i=i, line=line, pair=pair, day=day: self._line(i, line, pair, day)
@@ -111,11 +119,11 @@ class Tables:
 
     def _part(self, i: int) -> Row:
         rng = self.rng
+        brand = rng.choice(BRANDS)
         return {
             "p_partkey": i, "p_name": rng.choice(NAMES), "p_mfgr": f"Manufacturer#{i % 5}",
-            "p_brand": rng.choice(BRANDS), "p_type": rng.choice(TYPES),
-            "p_size": rng.choice((1, 3, 9, 14, 15, 15, 15, 23, 49)),
-            "p_container": rng.choice(CONTAINERS),
+            "p_brand": brand, "p_type": rng.choice(TYPES), "p_size": rng.choice((1, 3, 3, 9, 14, 15, 15, 23, 49)),
+            "p_container": rng.choice(CONTAINERS[brand]),
         }  # fmt: skip
 
     def _partsupp(self, p: int, s: int) -> Row:
@@ -147,14 +155,16 @@ class Tables:
     def _line(self, order: int, line: int, pair: tuple[int, int], day: date) -> Row:
         rng = self.rng
         ship = day + timedelta(days=rng.randrange(1, 60))
+        quantity = rng.randrange(44, 51) if order % 3 == 0 and rng.random() < 0.95 else rng.randrange(1, 30)
         return {
             "l_orderkey": order, "l_partkey": pair[0], "l_suppkey": pair[1], "l_linenumber": line,
-            "l_quantity": Decimal(rng.randrange(1, 51)), "l_extendedprice": money(rng, 10, 2000),
+            "l_quantity": Decimal(quantity), "l_extendedprice": money(rng, 10, 2000),
             "l_discount": Decimal(rng.randrange(0, 11)).scaleb(-2), "l_tax": Decimal(rng.randrange(0, 9)).scaleb(-2),
             "l_returnflag": rng.choice("RAN"), "l_linestatus": rng.choice("OF"), "l_shipdate": ship,
             "l_commitdate": day + timedelta(days=rng.randrange(20, 60)),
             "l_receiptdate": ship + timedelta(days=rng.randrange(1, 30)),
-            "l_shipinstruct": rng.choice(("DELIVER IN PERSON", "NONE")), "l_shipmode": rng.choice(MODES),
+            "l_shipinstruct": rng.choice(("DELIVER IN PERSON", "DELIVER IN PERSON", "NONE")),
+            "l_shipmode": rng.choice(MODES),
         }  # fmt: skip
 
     # -- how they arrive, and what there is at an instant ----------------------------------------------------------

@@ -16,7 +16,7 @@ A `Stream` wraps a logical node; every method builds one or two nodes and return
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import Any, Literal, get_args
 
@@ -42,6 +42,7 @@ class Stream(RankMethods, Shown):
 
     `level` is the consistency of its CONSISTENCY clause, if it has one: a name, or the bounds B and M in ticks.  The
     level that a runtime is given overrides it.  `axis`: on which its answer tells times, if not on that of its sources.
+    `asked`: the plan as it was asked, where `node` is that plan rewritten.
 
     >>> import everwhen as ew
     >>> bids = ew.source("Bid", {"item": "int64", "price": "float64"})
@@ -54,6 +55,7 @@ class Stream(RankMethods, Shown):
     node: nodes.Node
     level: Literal["strong", "middle", "weak"] | tuple[int | None, int | None] | None = None
     axis: TimeAxis | None = None
+    asked: nodes.Node | None = field(default=None, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         nodes.require_sort_on_top(self.node)

@@ -123,7 +123,7 @@ def describe(node: Node) -> str:
         case nodes.Aggregate(_, keys, aggregations):
             found = ", ".join(f"{a.name} = {a}" for a in aggregations)
             return "Aggregate" + (f" by {', '.join(keys)}" if keys else "") + (f": {found}" if found else "")
-        case nodes.MatchRecognize() | nodes.Rank() | nodes.Over():
+        case nodes.MatchRecognize() | nodes.Rank() | nodes.Over() | nodes.Values() | nodes.Unnest():
             return str(node)
         case nodes.TimeWindow(_, size, slide):
             length = "unbounded" if size == INF else f"range {size}"

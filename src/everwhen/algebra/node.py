@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from itertools import islice
 
@@ -17,7 +17,11 @@ class Node:
     @property
     def inputs(self) -> tuple[Node, ...]:
         """The nodes among its fields, alone or in tuples, in the order of the fields."""
-        return tuple(node for value in vars(self).values() for node in _nodes(value))
+        known: tuple[Node, ...] | None = vars(self).get("_inputs")  # plans are walked often
+        if known is None:
+            known = tuple(node for each in fields(self) for node in _nodes(getattr(self, each.name)))
+            vars(self)["_inputs"] = known
+        return known
 
     @cached_property
     def schema(self) -> Schema:
@@ -34,10 +38,11 @@ def over(node: Node, *inputs: Node) -> Node:
     if len(inputs) == len(node.inputs) and all(map(operator.is_, inputs, node.inputs)):
         return node
     rest, new = iter(inputs), {}
-    for name, value in vars(node).items():
+    for each in fields(node):
+        value = getattr(node, each.name)
         if nodes := _nodes(value):
             taken = tuple(islice(rest, len(nodes)))
-            new[name] = taken if isinstance(value, tuple) else taken[0]
+            new[each.name] = taken if isinstance(value, tuple) else taken[0]
     return replace(node, **new)
 
 

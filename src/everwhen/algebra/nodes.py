@@ -43,6 +43,8 @@ from everwhen.algebra.recursion_nodes import LoopToken as LoopToken
 from everwhen.algebra.recursion_nodes import LoopTurn as LoopTurn
 from everwhen.algebra.recursion_nodes import Recursion as Recursion
 from everwhen.algebra.recursion_nodes import reads_recursion as reads_recursion
+from everwhen.algebra.table_nodes import Unnest as Unnest
+from everwhen.algebra.table_nodes import Values as Values
 from everwhen.core.kinds import is_orderable
 from everwhen.core.punctuation import Punctuation
 from everwhen.core.row_times import NO_TIMES, RowTimes

@@ -56,11 +56,11 @@ def _ran(title: str, found: Compiled, options: argparse.Namespace) -> str:
     """What a run over the files shows."""
     from everwhen.engine.files.run import Progress, watch_files
     from everwhen.engine.local import LocalRuntime
-    from everwhen.engine.observe.analyze import Analysis, Meter, analyzed
+    from everwhen.engine.observe.analyze import Analysis
 
-    meter = Meter() if options.analyze else None
     asked = level(options, found.program.consistency)
-    runtime = LocalRuntime(found.node, clock=lambda: 0.0, consistency=asked, check=meter)  # files have no present
+    runtime = LocalRuntime(found.node, clock=lambda: 0.0, consistency=asked)  # files have no present
+    wanted = runtime.metadata("out").subscribe() if options.analyze else None
     began = time.perf_counter()
     with watched(STANDARD_INPUT) as watch:
 
@@ -78,10 +78,11 @@ def _ran(title: str, found: Compiled, options: argparse.Namespace) -> str:
         why = replace(runtime.waiting(), query=title)
         parts["waiting"] = why.to_plain()
         texts.append("\n".join(["EXPLAIN WAITING", *why.lines()]))
-    if meter is not None:  # as it was before the end of the inputs, which would free all state
-        operators = analyzed(runtime.operators, meter.counts)
+    if wanted is not None:  # as it was before the end of the inputs, which would free all state
+        spent = time.perf_counter() - began
+        observed = wanted.observed(spent)
         said = seen.said + sum(len(each) for each in runtime.close().values())
-        measured = Analysis(seen.read, said, time.perf_counter() - began, operators)
+        measured = Analysis(seen.read, said, spent, observed)
         parts["analyze"] = measured.to_plain()
         texts.append("\n".join([f"EXPLAIN ANALYZE {title}", *measured.lines()]))
     return json.dumps(parts, ensure_ascii=False) if options.json else "\n\n".join(texts)

@@ -47,6 +47,12 @@ def _declare_start(parser: argparse.ArgumentParser) -> None:
     )
     add("--operators", action="store_true", help="with --engine local, figures of each operator in status and metrics")
     add("--batch", metavar="N", type=count_option, default=10_000, help="elements of each source in turn (10000)")
+    add(
+        "--buckets",
+        metavar="N",
+        type=count_option,
+        help="with --engine spark, partitions of the state; another number than before moves it to that many",
+    )
     add("--tick", metavar="LENGTH", type=tick_option, default="1ms", help="how long a tick is (default 1ms)")
     add("--allow-unbounded", action="store_true", help="run queries whose state nothing bounds")
 
@@ -56,6 +62,8 @@ def _start(options: argparse.Namespace) -> int:
 
     if options.detach and options.job == "-":
         raise QueryError("a job in the background is read from a file, not from the standard input")
+    if options.buckets is not None and options.engine != "spark":
+        raise QueryError("--buckets spreads state over partitions, which only Spark has: leave one of them out")
     plan = job_plan(query_text(options.job), options.tick, unbounded=options.allow_unbounded)
     if options.detach:
         return _detached(options)
@@ -93,7 +101,10 @@ def _start(options: argparse.Namespace) -> int:
             require_pyspark()
             from everwhen.jobs.spark_job import SparkJob  # it brings Spark along
 
-            ended = _logged(tell, name, SparkJob(plan, place, name=name, tell=tell, note=tell.quietly, watch=watch).run)
+            spark_job = SparkJob(
+                plan, place, name=name, buckets=options.buckets, tell=tell, note=tell.quietly, watch=watch
+            )
+            ended = _logged(tell, name, spark_job.run)
     sys.stderr.write(f"everwhen: {name}: {ended}\n")
     return DONE
 
@@ -130,6 +141,7 @@ def _detached(options: argparse.Namespace) -> int:
     words += ["--engine", options.engine, "--batch", str(options.batch), "--tick", options.tick]
     words += ["--metrics", options.metrics] if options.metrics else []
     words += ["--operators"] if options.operators else []
+    words += ["--buckets", str(options.buckets)] if options.buckets is not None else []
     words += ["--allow-unbounded"] if options.allow_unbounded else []
     with open(place / LOG, "ab") as log:
         begin = log.tell()
@@ -164,9 +176,12 @@ def _declare_status(parser: argparse.ArgumentParser) -> None:
         "checkpoint", metavar="DIR", nargs="?", default=".", help="a checkpoint, or a directory of them"
     )
     parser.add_argument("--json", action="store_true", help="as JSON, a line per job")
+    parser.add_argument("--waiting", action="store_true", help="also ask it why its queries say nothing")
+    parser.add_argument("--analyze", action="store_true", help="also ask it what its operators did")
 
 
 def _status(options: argparse.Namespace) -> int:
+    from everwhen.jobs.questions import WORDS, ask
     from everwhen.jobs.status import jobs_in, read_status
     from everwhen.jobs.status_view import status_text
 
@@ -175,7 +190,11 @@ def _status(options: argparse.Namespace) -> int:
         read_status(options.checkpoint)  # says that there is none
     for place in places:
         found = read_status(place)
-        text = json.dumps(found.to_plain(), ensure_ascii=False) if options.json else status_text(found)
+        words = [word for word in WORDS if getattr(options, word)]
+        told = ask(place, found.holder, words) if words and found.holder is not None else {}
+        text = json.dumps({**found.to_plain(), **{word: told[word]["data"] for word in told}}, ensure_ascii=False)
+        if not options.json:
+            text = "\n".join([status_text(found), *(line for word in told for line in told[word]["text"])])
         sys.stdout.write(text + "\n")
     return DONE
 
@@ -244,7 +263,7 @@ START: Final = Command(
 STATUS: Final = Command(
     "status",
     "How a job is: rows and rates of its sources and sinks, lag, state, corrections, what it waits for.",
-    ("everwhen status state", "everwhen status state --json"),
+    ("everwhen status state", "everwhen status state --json", "everwhen status state --waiting"),
     _declare_status,
     _status,
 )

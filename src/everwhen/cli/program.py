@@ -13,17 +13,20 @@ import argparse
 import os
 import sys
 import textwrap
+import time
 from collections.abc import Sequence
 from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
 from typing import Final
 
-from everwhen.cli import explain, jobs, run, shell, streams
-from everwhen.cli.command import DONE, FAILED, WRONG_COMMAND, WRONG_INPUT, Command, Interrupted, fail
+from everwhen.cli import explain, jobs, run, serve, shell, streams
+from everwhen.cli.command import DONE, FAILED, WRONG_COMMAND, WRONG_INPUT, Command, Interrupted, fail, note
 from everwhen.engine.interruption import leave
 from everwhen.errors import EverwhenError, InputError, QueryError
 from everwhen.startup import is_program, loaded
 
+_GLANCE: Final = 3.0
+"""Seconds in which the address of the page can be read."""
 _MISUSE: Final = (FileNotFoundError, IsADirectoryError, NotADirectoryError, PermissionError)
 
 
@@ -75,6 +78,7 @@ def _declare_demo(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--events", metavar="N", help="stop after so many events")
     parser.add_argument("--engine", choices=("spark", "local"), help="what runs the queries: spark unless given")
     parser.add_argument("--plain", action="store_true", help="lines of text instead of a live display")
+    parser.add_argument("--page", action="store_true", help="show the auction in the browser as well")
 
 
 def _demo(options: argparse.Namespace) -> int:
@@ -86,7 +90,13 @@ def _demo(options: argparse.Namespace) -> int:
     for name in ("seconds", "events", "engine"):
         if (value := getattr(options, name)) is not None:
             arguments += [f"--{name}", value]
-    return demo(arguments)
+    if not options.page:
+        return demo(arguments)
+    with serve.page_beside() as address:
+        note(f"the page is at {address}" if address else "there is no page: pip install 'everwhen[page]'")
+        if address and sys.stdout.isatty():
+            time.sleep(_GLANCE)  # the live display takes the whole terminal
+        return demo(arguments)
 
 
 _DEMO: Final = Command(
@@ -104,6 +114,7 @@ _COMMANDS: Final[tuple[Command, ...]] = (
     run.RUN,
     explain.EXPLAIN,
     shell.SHELL,
+    serve.SERVE,
     *jobs.COMMANDS,
     *streams.COMMANDS,
     _DEMO,

@@ -64,6 +64,9 @@ class Compiled:
     applied: Sequence[Applied]
     inputs: Mapping[str, InputFile]
     axis: TimeAxis
+    text: str = ""
+    again: Callable[[str], Node] | None = None
+    """Another text over the same inputs, as it is written."""
 
     @property
     def sources(self) -> dict[str, Source]:
@@ -92,7 +95,11 @@ def compiled(
         found = given.inputs(program, options.tick, need_files)
         inputs = {name: found[name] for name in found if name in reads}
         axis = TimeAxis(tick_length(options.tick), axis_of_inputs(node, inputs).dated)
-        yield Compiled(program, logical, node, applied, inputs, axis)
+
+        def again(other: str) -> Node:
+            return given.said.apply(_program(other, given, options.tick).query.node)
+
+        yield Compiled(program, logical, node, applied, inputs, axis, text, again)
 
 
 def _program(text: str, given: _Given, tick: str) -> Program:

@@ -18,6 +18,7 @@ from everwhen.cli.follow import LiveColumns, check_follow, declare_follow, run_l
 from everwhen.cli.input_size import expected_elements, suited_engine
 from everwhen.cli.progress import watched
 from everwhen.cli.query import Compiled, compiled, declare_query
+from everwhen.cli.replan import check_replans, declare_replans, replans_of, spark_options
 from everwhen.core.consistency import LEVELS, MIDDLE, Consistency, consistency, emit_named, length_of
 from everwhen.core.replay import Replay, ReplayClock
 from everwhen.core.time_axis import asked_axis, times_shown
@@ -50,6 +51,7 @@ def _declare_run(parser: argparse.ArgumentParser) -> None:
     add("--rate", metavar="N", type=float, help="replay the inputs: so many elements a second (in process)")
     add("--speed", metavar="X", type=float, help="replay the inputs: so many seconds of their time in a second")
     declare_follow(parser)
+    declare_replans(parser)
 
 
 def declare_consistency(parser: argparse.ArgumentParser) -> None:
@@ -66,6 +68,7 @@ def declare_consistency(parser: argparse.ArgumentParser) -> None:
 
 def _run(options: argparse.Namespace) -> int:
     live = check_follow(options)
+    check_replans(options, live)
     replay = Replay(options.rate, options.speed)
     options.batch = replay.steps(options.batch)
     if replay.is_asked and (options.engine == "spark" or options.copies is not None):
@@ -77,7 +80,7 @@ def _run(options: argparse.Namespace) -> int:
         asked = level(options, found.program.consistency)
         _check_bounds(found, options.allow_unbounded)
         axis = asked_axis(found.axis, options.times)
-        query = Stream(found.node, axis=axis)
+        query = Stream(found.node, axis=axis, asked=found.logical)
         if not live and options.engine is None:
             options.engine, why = suited_engine(found.inputs.values(), options.checkpoint)
             note(why)
@@ -88,7 +91,7 @@ def _run(options: argparse.Namespace) -> int:
                 return run_live(options, found, query, asked, lambda check: _checked(watch, check, clock), _say_losses)
             run = partial(
                 _engine(options.engine),
-                query,
+                replans_of(options, found, query) if options.engine == "local" else query,
                 found.inputs,
                 options.out,
                 batch=options.batch,
@@ -96,6 +99,7 @@ def _run(options: argparse.Namespace) -> int:
                 checkpoint=options.checkpoint,
                 consistency=asked,
                 losses=_say_losses,
+                **({} if options.engine == "local" else spark_options(options)),
             )
             try:
                 if options.engine == "local":

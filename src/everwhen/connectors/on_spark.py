@@ -1,4 +1,4 @@
-"""Sources on Spark: the same input as in process, as a streaming DataFrame."""
+"""Sources on Spark: by Spark's own means, or the same input as in process, as a streaming DataFrame."""
 
 from __future__ import annotations
 
@@ -6,19 +6,18 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from everwhen.connectors.options import Options
-from everwhen.connectors.registry import OpenOnSpark, OpenSource, SourcePlace, SparkInput
+from everwhen.connectors.registry import SourceConnector, SourcePlace, SparkInput
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-def on_spark(open_source: OpenSource) -> OpenOnSpark:
-    """How a source is opened on Spark, by how it is opened in process."""
-    return partial(_opened, open_source)
+def spark_input(
+    connector: SourceConnector, options: Options, place: SourcePlace, session: SparkSession, reader: str = "spark"
+) -> SparkInput:
+    """A source as Spark reads it.  `reader`: by which name it is told how far it is never asked again."""
+    if connector.spark is not None:
+        return connector.spark(options, place, session)
+    from everwhen.spark.sources.live_stream import live_frame
 
-
-def _opened(open_source: OpenSource, options: Options, place: SourcePlace, session: SparkSession) -> SparkInput:
-    from everwhen.spark.sources.live_stream import ELEMENTS, live_frame
-
-    open_source(options, place)  # what is wrong with the options is said at once
-    return SparkInput(live_frame(session, partial(open_source, options, place)), ELEMENTS)
+    return SparkInput(*live_frame(session, partial(connector.open, options, place), reader))

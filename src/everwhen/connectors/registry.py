@@ -35,7 +35,9 @@ if TYPE_CHECKING:
 @dataclass(frozen=True, slots=True)
 class SourcePlace:
     """What the text declares of the stream that a source feeds.  `time`: the column of ORDERED BY, which is in the data
-    and not in the schema; `period`: those of a temporal relation; `types`: the declared types of these columns."""
+    and not in the schema; `period`: those of a temporal relation; `types`: the declared types of these columns.  In a
+    job `state` is a folder of its checkpoint, for what the source keeps, and `reader` says which of several readers of
+    the stream this is."""
 
     name: str
     schema: Schema
@@ -44,6 +46,8 @@ class SourcePlace:
     period: tuple[str, str] | None = None
     tick: str = "1ms"
     types: Mapping[str, Any] = field(default_factory=dict)
+    state: str | None = None
+    reader: int = 0
 
     def file(self, place: str, shown: str = "") -> InputFile:
         """What a `LiveInput` is made with.  `place`: a path, or a name such as 'kafka://host:9092/bids'."""
@@ -113,6 +117,16 @@ class SinkConnector:
     def all_options(self) -> tuple[Option, ...]:
         """Its own options, then those of every sink."""
         return (*self.options, Option("form", "text", "what is written", choices=self.forms), KEY)
+
+
+STATE: Final = Option("state", "text", "outside of jobs: a folder for what the source keeps; a job has its checkpoint")
+
+
+def state_of(options: Options, place: SourcePlace) -> str | None:
+    """The folder for what a source keeps: in the checkpoint of its job, else the option `state`, if it is given."""
+    if place.state is not None and options["state"]:
+        raise OptionError(f"{options.of}: a job keeps this in its checkpoint; leave the option state out", "state")
+    return place.state or options.maybe("state")
 
 
 KEY: Final = Option("key", "names", "the columns that tell rows apart; else those that the query has as a key")

@@ -16,6 +16,10 @@ def grown(array: np.ndarray, size: int, fill: Any) -> np.ndarray:
     if len(array) >= size:
         return array
     shape = (size, *array.shape[1:])
-    out = np.zeros(shape, array.dtype) if not fill else np.full(shape, fill, array.dtype)
+    if fill:
+        out = np.empty(shape, array.dtype)
+        out[len(array) :] = fill
+    else:
+        out = np.zeros(shape, array.dtype)
     out[: len(array)] = array
     return out

@@ -133,6 +133,8 @@ def _find(slots, codes, hashes, batch, ids):
 def _remove(slots, hashes, free, n_free, ids):
     mask = np.uint64(len(slots) - 1)
     for i in range(len(ids)):
+        if i + 16 < len(ids):
+            prefetch(slots, np.int64(hashes[ids[i + 16]] & mask))
         id_ = ids[i]
         at = hashes[id_] & mask
         while slots[at] != id_:
@@ -158,10 +160,12 @@ def _remove(slots, hashes, free, n_free, ids):
 def _rehash(slots, codes, hashes, ids):
     mask = np.uint64(len(slots) - 1)
     for i in range(len(ids)):
+        hashes[ids[i]] = _hash(codes[ids[i]])
+    for i in range(len(ids)):
+        if i + 16 < len(ids):
+            prefetch(slots, np.int64(hashes[ids[i + 16]] & mask))
         id_ = ids[i]
-        h = _hash(codes[id_])
-        hashes[id_] = h
-        at = h & mask
+        at = hashes[id_] & mask
         while slots[at] >= 0:
             at = (at + np.uint64(1)) & mask
         slots[at] = id_
@@ -187,6 +191,11 @@ class KeyTable:
         return self._top - self._n_free
 
     @property
+    def top(self) -> int:
+        """All ids that were ever given are below this."""
+        return self._top
+
+    @property
     def capacity(self) -> int:
         """All ids are below this."""
         return len(self.codes)
@@ -194,6 +203,13 @@ class KeyTable:
     @property
     def nbytes(self) -> int:
         return self.codes.nbytes + self._hashes.nbytes + self._slots.nbytes
+
+    def expect(self, count: int) -> None:
+        """So many rows will be there soon: make room once."""
+        if count > len(self.codes):
+            self._grow(count)
+        if self._direct is None and 2 * count > len(self._slots):
+            self._rebuild(4 * count)
 
     def intern(self, rows: np.ndarray) -> np.ndarray:
         """The ids of rows; unknown ones get a new id.  Call `Calendar.grow` and `Regions.grow` afterwards."""

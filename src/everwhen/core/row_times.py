@@ -1,4 +1,4 @@
-"""Which columns of an input's rows tell their times, and how long a tick is there."""
+"""Which columns of an input's rows tell their times."""
 
 from __future__ import annotations
 
@@ -10,16 +10,12 @@ from typing import Final
 class RowTimes:
     """A row lives from its `start` to its `end`; without `end` one tick, without `start` it brings `vs` and `ve`.
 
-    `dated`: these columns are timestamps or dates, so the answers to people have timestamps, too.
-
-    >>> RowTimes("ts", dated=True).columns
+    >>> RowTimes("ts").columns
     ('ts',)
     """
 
     start: str | None = None
     end: str | None = None
-    tick: str = "1ms"
-    dated: bool = False
 
     @property
     def columns(self) -> tuple[str, ...]:

@@ -11,6 +11,7 @@ Guarantee: `read_values(json_values(column), column.type)` is the column again, 
 | decimals                 | text such as "12.50" (a short JSON number is read, too)                    |
 | binaries                 | base64 text                                                                |
 | lists                    | an array of such values                                                    |
+| structures               | an object                                                                  |
 """
 
 from __future__ import annotations
@@ -90,6 +91,8 @@ def _form(type_: pa.DataType) -> tuple[set[type], Callable[[Sequence[Any], pa.Da
         return set(), pa.array
     if _is_list(type_):
         return {list}, _read_lists
+    if is_.is_struct(type_):
+        return {dict}, _read_structs
     raise _no_form(type_)
 
 
@@ -154,6 +157,13 @@ def _read_lists(values: Sequence[Any], type_: pa.DataType) -> pa.Array:
     return lists.cast(type_)
 
 
+def _read_structs(values: Sequence[Any], type_: Any) -> pa.Array:
+    """Objects; fields that are not declared are left alone, missing ones are null."""
+    parts = [_read([None if v is None else v.get(field.name) for v in values], field.type) for field in type_]
+    absent = pa.array([value is None for value in values], pa.bool_())
+    return pa.StructArray.from_arrays(parts, fields=list(type_), mask=absent)
+
+
 def json_values(column: pa.Array) -> list[Any]:
     """A column as values that `json` can write; see the table above."""
     type_ = column.type
@@ -174,6 +184,12 @@ def json_values(column: pa.Array) -> list[Any]:
         return [None if v is None else base64.b64encode(v).decode("ascii") for v in column.to_pylist()]
     if _is_list(type_):
         return [None if not item.is_valid else json_values(item.values) for item in column]
+    if is_.is_struct(type_):
+        parts = [json_values(part) for part in column.flatten()]
+        rows = zip(*parts, strict=True) if parts else ((),) * len(column)
+        names = [field.name for field in type_]
+        known = column.is_valid().to_pylist()
+        return [dict(zip(names, row, strict=True)) if there else None for row, there in zip(rows, known, strict=True)]
     if is_.is_nested(type_):
         raise _no_form(type_)
     return column.to_pylist()
@@ -296,6 +312,8 @@ def expected(type_: pa.DataType) -> str:
         return "base64 text" + (f" of {width} bytes" if width else "")
     if is_.is_null(type_):
         return "null"
+    if is_.is_struct(type_):
+        return f"an object with {', '.join(field.name for field in type_)}"
     if is_.is_nested(type_):
         return f"an array of {type_.value_type}"
     return "text in quotes"
@@ -305,6 +323,8 @@ def has_form(type_: pa.DataType) -> bool:
     """Whether values of the type can be written as JSON."""
     if pa.types.is_dictionary(type_) or _is_list(type_):
         return has_form(type_.value_type)
+    if pa.types.is_struct(type_):
+        return all(has_form(field.type) for field in type_)
     return not pa.types.is_nested(type_)
 
 

@@ -104,14 +104,17 @@ class TimeAxis:
 
     # -- to Arrow -------------------------------------------------------------------------------------------------
 
-    def array(self, times: np.ndarray, missing: np.ndarray) -> pa.Array:
+    def array(self, times: np.ndarray, missing: np.ndarray | bool = False) -> pa.Array:
         """Times as a column; `missing` ones, and infinity, are null."""
         missing = missing | (times == INF)
         if not self.dated:
             return pa.array(times, mask=missing)
         numbers = np.where(missing, 0, times)
         if self.scale > 1 and (np.abs(numbers) > INF // self.scale).any():
-            raise QueryError(f"a time is too large for a timestamp in {self.unit}; write numbers with --times ticks")
+            raise QueryError(
+                f"a time is too large for a timestamp in {self.unit}; ask for numbers of ticks (--times ticks, or "
+                "times='ticks')"
+            )
         return pa.array(numbers * self.scale, mask=missing).cast(self.arrow_type)
 
 

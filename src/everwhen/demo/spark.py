@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from everwhen.spark import EpochReport, Handle
 
 RATE: Final = 50_000  # events per second, of all four streams
-EPOCH_ROWS: Final = 2 * RATE  # at most so many in an epoch
+EPOCH_ROWS: Final = 2 * RATE  # at most so many in an epoch; one task makes them in 0.04 s, so there is one per stream
 FIRST_ROWS: Final = RATE // 10  # in the first one, so that there is something to see
 CONFIG: Final = replace(LOCAL_CONFIG, rate=RATE // 5, auction_length=8_000)
 DEPTH: Final = 4
@@ -136,7 +136,7 @@ class Launch:
         from everwhen.demo.nexmark.spark_source import options
 
         bounds = {} if self.events is None else {"events": self.events}
-        paced = {"rows_per_second": RATE, "rows_per_batch": EPOCH_ROWS, "first_rows": FIRST_ROWS}
+        paced = {"rows_per_second": RATE, "rows_per_batch": EPOCH_ROWS, "first_rows": FIRST_ROWS, "partitions": 1}
         return options(name, CONFIG, **paced, **bounds)
 
     def compile_behind(self) -> None:

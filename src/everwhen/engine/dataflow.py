@@ -4,8 +4,7 @@ One `step` is one epoch.  Every operator is stepped at most once, after its inpu
 sees both its sides of a change at once and emits nothing that it would have to retract.  Plans are attached and
 detached while it runs: a fixed plan once (`attach`), a session's plans whenever they join (`session/network.py`).
 
-    LocalRuntime   = Ingress + Dataflow with a fixed plan
-    Session        = Ingress + Dataflow with plans that come and go
+    LocalRuntime = Ingress + Dataflow with a fixed plan         Session = Ingress + Dataflow with plans that come and go
     Spark partition = Dataflow with a fixed plan, fed by the exchange.  "The present": the largest τ of its inputs
 
 **Shared.**  Where plans come and go, an operator that fails breaks what needs it only, and largest ends are noted.
@@ -14,7 +13,7 @@ detached while it runs: a fixed plan once (`attach`), a session's plans whenever
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from time import perf_counter
 from typing import Any, Generic, TypeVar
 
@@ -25,8 +24,9 @@ from everwhen.engine.change_emit import Standing, flush_suppressed, standing_at
 from everwhen.engine.forward.floors import CodecOf, Floors
 from everwhen.engine.forward.needs import Leads, Wanted, leading, needed_from
 from everwhen.engine.interruption import require_sound
-from everwhen.engine.node import OperatorNode, Step, StepCheck, cut
+from everwhen.engine.node import OperatorNode, Step, StepCheck, cut, restore_nodes, snapshot_nodes
 from everwhen.engine.output_port import OutputPort
+from everwhen.errors import StateError
 from everwhen.operators.contract import Output, StateSize, advance
 from everwhen.plan.physical import PhysicalPlan, PlacedOperator, Port
 from everwhen.rows.changes import Changes, no_changes
@@ -90,6 +90,8 @@ class Dataflow(Generic[Key, Flow]):
             ports = node.placed.inputs
             culprit = next((broken[p.operator] for p in ports if p.operator in broken), None) if broken else None
             try:
+                if node.loading:
+                    continue
                 if culprit is None:
                     if node.placed.operator.merges:
                         starts = [inputs.start(found) for found in self.sources_below(node)]
@@ -107,10 +109,8 @@ class Dataflow(Generic[Key, Flow]):
         return broken
 
     def step_one(self, node: OperatorNode, inputs: Iterable[tuple[Output, int]]) -> None:
-        """One operator's epoch: what each port brings, and its τ.
-
-        An operator that gets nothing new, neither changes nor progress, is left alone.
-        """
+        """One operator's epoch: what each port brings, and its τ.  One that gets nothing new, neither changes nor
+        progress, is left alone."""
         changes: list[Changes] = []
         frontiers: list[Frontier] = []
         rows, tau, promised = 0, node.tau, False
@@ -124,13 +124,10 @@ class Dataflow(Generic[Key, Flow]):
             node.rest()
             return
         began = perf_counter()
-        node.output = output = advance(node.placed.operator, changes, frontiers, tau, node.output.frontier.time)
-        node.seconds += perf_counter() - began
-        node.tau, node.woken = tau, node.placed.operator.unfinished
+        output = advance(node.placed.operator, changes, frontiers, tau, node.output.frontier.time)
+        node.stepped(output, rows, tau, perf_counter() - began)
         # promises about data are news in this step only
         node.frontiers = [Frontier(each.time) for each in frontiers] if promised else frontiers
-        node.rows_in += rows
-        node.rows_out += len(output.changes.lo)
         if self._shared and len(output.changes.lo):
             node.max_end = max(node.max_end, int(output.changes.hi.max()))
         if self._check is not None:
@@ -144,7 +141,7 @@ class Dataflow(Generic[Key, Flow]):
             ended = [port for port, found in enumerate(below) if found <= set(sources)]
             node.placed.operator.end([port for port in ended if not below[port] & set(leaving)])
             node.placed.operator.leave([port for port in ended if below[port] & set(leaving)])
-            node.woken = node.placed.operator.merges  # also if what it had promised was everything
+            node.woken = node.woken or node.placed.operator.merges  # also if what it had promised was everything
 
     def finish(self) -> None:
         """All sources have ended, and no other will come."""
@@ -256,33 +253,15 @@ class Dataflow(Generic[Key, Flow]):
     # -- state --------------------------------------------------------------------------------------------------
 
     def snapshot(self, roots: Mapping[str, Port]) -> list[dict[str, Any]]:
-        """The operators' state, as plain data.  An operator is found by a root and its position below it, so numbers
-        need not be the same where it is restored; of roots that share it, one tells."""
-        seen: set[int] = set()
-        found = []
-        for root, port in roots.items():
-            for position, node in self._positions(port):
-                if node.number not in seen:
-                    seen.add(node.number)
-                    found.append({"root": root, "position": position, **node.snapshot()})
-        return found
+        """The operators' state, as plain data, by their stable names (`plan/names.py`)."""
+        return snapshot_nodes(self.nodes, self._below_roots(roots))
 
     def restore(self, parts: Iterable[Mapping[str, Any]], roots: Mapping[str, Port]) -> bool:
         """Fill operators that have not been stepped; whether the state is that of these operators."""
-        given = {(part["root"], part["position"]): part for part in parts}
-        done: set[int] = set()
-        for root, port in roots.items():
-            for position, node in self._positions(port):
-                if (root, position) in given and node.number not in done:
-                    done.add(node.number)
-                    node.restore(given[root, position])
-        return len(done) == len(given) == len(self.nodes)
+        return restore_nodes(self.nodes, self._below_roots(roots), parts)
 
-    def _positions(self, port: Port) -> Iterator[tuple[int, OperatorNode]]:
-        """The operators below a port by their position: a matter of the plan's structure alone."""
-        for position, each in enumerate(self.below(port)):
-            if each.source is None:
-                yield position, self.nodes[each.operator]
+    def _below_roots(self, roots: Mapping[str, Port]) -> dict[str, list[Port]]:
+        return {root: list(self.below(port)) for root, port in roots.items()}
 
 
 def ports_below(port: Port, placed: Callable[[int], PlacedOperator]) -> Iterator[Port]:
@@ -302,6 +281,8 @@ class FixedDataflow:
     """A dataflow with one plan from its beginning: what the local runtime and a Spark partition run."""
 
     def __init__(self, plan: PhysicalPlan, check: StepCheck | None = None) -> None:
+        self.before: dict[str, Port] = {}
+        """The ports of plans that still say what is before an instant, by the names of their sinks."""
         self.plan = plan
         self.flow: Dataflow[str, OutputPort] = Dataflow(check)
         for number, placed in enumerate(plan.operators):
@@ -321,6 +302,7 @@ class FixedDataflow:
         self._plan = plan
         self._roots = {f"sink {sink.name}": sink.port for sink in plan.sinks}
         self._roots |= {f"stream {handed.name}": handed.port for handed in plan.handed}
+        self._roots |= {f"before {name}": port for name, port in self.before.items()}
         ports = [port for placed in plan.operators for port in placed.inputs]
         self.source_ports: tuple[Port, ...] = tuple(
             dict.fromkeys(port for port in [*ports, *self._roots.values()] if port.source is not None)
@@ -334,15 +316,16 @@ class FixedDataflow:
         self.tau = tau
         self._given = given = EpochInputs(self.flow.cut(inputs), tau, starts or {})
         self.flow.step(given)
-        results = {}
-        for name, output in self.flow.outputs.items():
-            found, _ = self.flow.given(output.port, given)
-            results[name] = output.encode(found.changes, tau, found.frontier)
-        return results
+        outputs = self.flow.outputs.items()
+        return {name: output.hear(*map(self.given, output.ports)) for name, output in outputs}
+
+    def given(self, port: Port) -> tuple[Output, int]:
+        """What a port brought in the last step, and its τ."""
+        return self.flow.given(port, self._given)
 
     def handed(self) -> dict[str, Output]:
         """What the last step has for other stages."""
-        return {handed.name: self.flow.given(handed.port, self._given)[0] for handed in self.plan.handed}
+        return {each.name: self.given(each.port)[0] for each in self.plan.handed}
 
     def fast_forward(self, t: int | Mapping[str, int] = NEVER) -> dict[str, int]:
         """From now on the answer before `t` is of no interest, of all sinks and streams handed on, or of each by its
@@ -367,6 +350,22 @@ class FixedDataflow:
             results[name] = output.encode(changes, self.tau, Frontier(output.encoder.cti))
         handed = {each.name: news[each.port.operator] for each in self.plan.handed if each.port.operator in news}
         return results, handed
+
+    def cares_from(self) -> int:
+        """Before which instant operators may not know the answer, because it is of no interest to some sink."""
+        return max(self._wanted.values(), default=NEVER)
+
+    def go_on_with(self, plan: PhysicalPlan, numbers: Mapping[int, int]) -> None:
+        """Run no other operators than these from now on; `numbers`: which ones they have been."""
+        nodes: dict[int, OperatorNode] = {}
+        for number, placed in enumerate(plan.operators):
+            node = nodes[number] = self.flow.nodes[numbers[number]]
+            node.number, node.placed = number, replace(placed, operator=node.placed.operator)
+        self.flow.renumber(nodes, numbers)
+        for sink in plan.sinks:
+            self.flow.outputs[sink.name].port = sink.port
+        self.before = {}
+        self.plan = replace(plan, operators=tuple(each.placed for each in nodes.values()))
 
     def nothing_new(self) -> dict[str, ElementBatch]:
         """No elements for any sink."""
@@ -394,7 +393,7 @@ class FixedDataflow:
         for emit in state["moved"]:  # nothing has been emitted yet, so nothing is emitted because of it
             self.change_emit(Emit(emit), self._nothing)
         self.tau = state["tau"]
-        complete = self.flow.restore(state["operators"], self._roots)
-        assert complete, "the snapshot is of another plan"
+        if not self.flow.restore(state["operators"], self._roots):
+            raise StateError("the snapshot is of another plan: its operators compute something else than these")
         for name, output in self.flow.outputs.items():
             output.restore(state["outputs"][name])

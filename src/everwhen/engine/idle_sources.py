@@ -64,6 +64,11 @@ class IdleSources:
         if isinstance(self._clock, NotedClock):
             self._spoke |= {name: at for name, at in spoke.items() if name in self._spoke}
 
+    def rests(self, name: str) -> bool:
+        """Whether an input has been silent for too long to hold others back."""
+        after = self._own.get(name, self.seconds)
+        return after is not None and name in self._spoke and self._spoke[name] <= self._clock() - after
+
     def forced(self, promised: Mapping[str, int]) -> dict[str, int]:
         """How far the inputs that rest have to be taken to have come, given what each has promised; those of which
         nothing is given do not count."""

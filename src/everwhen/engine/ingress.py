@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Set
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from everwhen.algebra.nodes import Source
 from everwhen.core.late_count import LateCount
@@ -48,6 +48,8 @@ class SourceInput:
     intake: SourcePipeline
     exact: int = NEVER
     max_end: int = NEVER
+    measured: Any = None
+    """What a snapshot tells of what was measured, until somebody asks for it."""
 
     @property
     def idle(self) -> float | None:
@@ -59,6 +61,16 @@ class SourceInput:
         """The largest end of all that has come, what still waits included."""
         align = self.intake.align
         return self.max_end if align is None else max(self.max_end, _end(align.waiting()))
+
+
+class InputGauge(Protocol):
+    """Somebody who measures what an input brings (`observe/gauge.py`)."""
+
+    def take_elements(self, given: CheckedBatch, tau: int) -> None:
+        """What goes on in an epoch."""
+
+    def snapshot(self) -> Any:
+        """What was measured, as plain data."""
 
 
 class Ingress:
@@ -86,6 +98,8 @@ class Ingress:
         self._horizons: dict[Bounds, ReleaseHorizon] = {}
         self._dropped = dropped
         self._heard: dict[str, float] = {}
+        self.gauges: dict[str, InputGauge] = {}
+        """Who measures what inputs bring, by their names."""
 
     # -- sources ------------------------------------------------------------------------------------------------
 
@@ -201,6 +215,9 @@ class Ingress:
             for name, taken in arrived.items():
                 entry = self.inputs[name]
                 entry.max_end = max(entry.max_end, _end(taken))
+        for name, gauge in self.gauges.items():
+            if name in arrived:
+                gauge.take_elements(arrived[name], self.inputs[name].intake.tau)
         return arrived
 
     def _force_idle(self, read_together: Iterable[Set[str]]) -> None:
@@ -264,6 +281,10 @@ class Ingress:
         """Seconds since the last element of a source came to this process; None if none has come."""
         return None if source not in self._heard else self._clock() - self._heard[source]
 
+    def rests(self, source: str) -> bool:
+        """Whether a source has been silent for so long that it holds nobody back."""
+        return self._idleness.rests(source)
+
     def dropped(self, names: Iterable[str]) -> dict[str, dict[Reason, int]]:
         """How many elements were given up, by source and reason; sources that lost none are left out."""
         found: dict[str, dict[Reason, int]] = {}
@@ -283,9 +304,12 @@ class Ingress:
         return found
 
     def _note(self, name: str, dropped: tuple[DroppedElements, ...]) -> None:
-        if self._dropped is not None:
-            for each in dropped:
-                self._dropped(self.inputs[name].source, each)
+        """Elements were given up; of a source at several levels those of the first count."""
+        if self._dropped is not None and dropped:
+            source = self.inputs[name].source
+            if self.of(source)[0] is self.inputs[name]:
+                for each in dropped:
+                    self._dropped(source, each)
 
     def state_size(self) -> StateSize:
         return sum((each.intake.state_size() for each in self.inputs.values()), StateSize())
@@ -301,9 +325,14 @@ class Ingress:
                 "max_end": each.max_end,
                 "spoke": self._idleness.spoke.get(each.source),
                 "horizon": self._horizons[each.bounds].snapshot() if each.bounds in self._horizons else None,
+                **self._measured(name),
             }
             for name, each in self.inputs.items()
         }
+
+    def _measured(self, name: str) -> dict[str, Any]:
+        found = self.gauges[name].snapshot() if name in self.gauges else self.inputs[name].measured
+        return {} if found is None else {"measured": found}
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Go on from a snapshot of the same inputs."""
@@ -314,7 +343,7 @@ class Ingress:
                 )
             each = self.inputs[name]
             each.intake.restore(part["intake"])
-            each.exact, each.max_end = part["exact"], part["max_end"]
+            each.exact, each.max_end, each.measured = part["exact"], part["max_end"], part.get("measured")
             if part.get("spoke") is not None:
                 self._idleness.restore({each.source: part["spoke"]})
             if part["horizon"] is not None:

@@ -117,7 +117,8 @@ class StepsApart:
     the user's may depend on the thread that calls them: this is not for queries that have some (`calls_functions`).
     """
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
         self._quick = -1
 
     def __call__(self, rows: int | None, step: Callable[[], T]) -> T:
@@ -125,11 +126,11 @@ class StepsApart:
             return step()  # signals are the business of the main thread
         if rows is None:
             return apart(step, lambda: None)
-        began = time.monotonic()
+        began = self._clock()
         try:
             return step() if rows <= self._quick else apart(step, lambda: None)
         finally:
-            is_quick = time.monotonic() - began <= _QUICK
+            is_quick = self._clock() - began <= _QUICK
             self._quick = max(self._quick, rows) if is_quick else min(self._quick, rows - 1)
 
 

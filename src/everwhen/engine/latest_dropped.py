@@ -9,16 +9,17 @@ from typing import Final
 from everwhen.engine.ingress import OnDropped
 from everwhen.operators.ingress.finalize import DroppedElements, Reason
 from everwhen.stream.element import Element
+from everwhen.stream.element_batch import ElementBatch
 
 _LATEST: Final = 1_000
-"""So many of them can be looked at."""
+"""So many of them can be looked at, unless told otherwise."""
 
 
 class LatestDropped:
     """Notes what is given up, and tells somebody."""
 
-    def __init__(self, tell: OnDropped | None = None) -> None:
-        self._tell = tell
+    def __init__(self, tell: OnDropped | None = None, most: int = _LATEST) -> None:
+        self._tell, self._most, self._rows = tell, most, 0
         self._latest: deque[tuple[str, DroppedElements]] = deque()
 
     def note(self, name: str, dropped: DroppedElements) -> None:
@@ -26,8 +27,13 @@ class LatestDropped:
         if self._tell is not None:
             self._tell(name, dropped)
         self._latest.append((name, dropped))
-        while len(self._latest) > 1 and sum(len(each) for _, each in self._latest) - len(self._latest[0][1]) >= _LATEST:
-            self._latest.popleft()
+        self._rows += len(dropped)
+        while len(self._latest) > 1 and self._rows - len(self._latest[0][1]) >= self._most:
+            self._rows -= len(self._latest.popleft()[1])
+
+    def of(self, name: str) -> list[ElementBatch]:
+        """Those of one source."""
+        return [each.elements for source, each in list(self._latest) if source == name]
 
     def elements(self) -> Iterator[tuple[str, Element, Reason]]:
         """With their sources and reasons: the last thousand and some."""

@@ -13,29 +13,24 @@ from functools import partial
 from typing import Any
 
 from everwhen.algebra.builder import Stream
-from everwhen.algebra.nodes import Node
 from everwhen.core.consistency import MIDDLE, Consistency, Duration, emit_named
 from everwhen.core.emit import Emit
 from everwhen.core.late_count import LateCount
-from everwhen.core.schema import Schema
 from everwhen.core.time import NEVER
 from everwhen.engine.change_emit import recalled
 from everwhen.engine.dataflow import FixedDataflow
 from everwhen.engine.epochs import Epoch
 from everwhen.engine.forward.needs import an_instant
-from everwhen.engine.ingress import Ingress, OnDropped
+from everwhen.engine.ingress import Ingress, OnDropped, SourceInput
 from everwhen.engine.interruption import Steps
 from everwhen.engine.latest_dropped import LatestDropped
 from everwhen.engine.merge_inputs import grow, merge_port, restart, right_from, unknown_spans, with_copy
-from everwhen.engine.node import OperatorNode, StepCheck
-from everwhen.engine.observe.find_waiting import find_waiting
-from everwhen.engine.observe.metadata import OperatorMetadata, filter_metadata, node_metadata
-from everwhen.engine.observe.situation import situation
-from everwhen.engine.observe.waiting import Waiting
+from everwhen.engine.migration.runtime import ChangingRuntime
+from everwhen.engine.node import StepCheck
+from everwhen.engine.observe.local_view import LocalView
 from everwhen.engine.output_port import standing_elements
-from everwhen.engine.source_levels import Bounds, bounds_of
+from everwhen.engine.source_levels import Bounds, Query, bounds_of
 from everwhen.errors import QueryError
-from everwhen.operators.contract import StateSize
 from everwhen.operators.ingress.finalize import Reason
 from everwhen.plan.lower import lower
 from everwhen.plan.physical import PhysicalPlan, Port
@@ -44,15 +39,17 @@ from everwhen.rows.changes import Changes, no_changes
 from everwhen.stream.element import Element
 from everwhen.stream.element_batch import ElementBatch, joined
 
-Query = Stream | Node
+__all__ = ["LocalRuntime", "Query"]
 
 
-class LocalRuntime:
+class LocalRuntime(ChangingRuntime, LocalView):
     """Queries over shared inputs, run step by step; call `push` any number of times, then `close` once.
 
     `emit`: the emission policy, if not that of `consistency`.  `dropped` is called with the input's name and the
     elements that were dropped.  After `idle` seconds without an element an input no longer holds the others back; what
     it sends later, behind their frontier, is dropped.  `check` sees every step (`everwhen.testing.step_invariants`).
+    `keep_relations`: rows of constant and temporal relations are kept, so that a plan that joins later (`migrate`) has
+    them.
 
     >>> import everwhen as ew
     >>> s = ew.source("S", {"x": "int64"})
@@ -72,7 +69,9 @@ class LocalRuntime:
         dropped: OnDropped | None = None,
         idle: float | None = None,
         check: StepCheck | None = None,
+        keep_relations: bool = False,
     ) -> None:
+        super().__init__()
         named = queries if isinstance(queries, Mapping) else {"out": queries}
         if not named:
             raise QueryError("there is no query to run")
@@ -81,19 +80,19 @@ class LocalRuntime:
         self._queries = {name: legal_loops(q.node if isinstance(q, Stream) else q) for name, q in named.items()}
         self._asked = self._queries
         plan = lower(self._queries, consistency.emit)
-        self._consistency = consistency
-        self._idle = idle is not None
+        self._consistency, self._built = consistency, consistency
+        self._idle, self._keep_relations = idle is not None, keep_relations
         self._waiting = plan.waiting_sources()
         self._paced = {name for name, source in plan.sources.items() if not source.is_finite} - plan.merged_sources()
         self._latest = LatestDropped(dropped)
-        self._ingress = Ingress(clock, idle, self._latest.note)
+        self._ingress = Ingress(clock, idle, self._latest.note, shared=True)
         self._logs = plan.shared_logs()
-        for name, source in plan.sources.items():
-            opened = self._ingress.open(source, plan.codecs[name], self._bounds(name), log=self._logs.get(name))
-            self._ingress.add(name, opened)
+        for name in plan.sources:
+            self._ingress.add(name, self._opened(name, plan))
         self._dataflow = FixedDataflow(plan, check)
         self._attached: list[tuple[str, str]] = []
         self._clock, self._since = clock, clock()
+        self._observer = self._observed(clock)
         self._closed = False
 
     def _bounds(self, name: str) -> Bounds:
@@ -126,6 +125,7 @@ class LocalRuntime:
         return self._epoch()
 
     def _end(self, names: Collection[str]) -> None:
+        self._finish_slices()
         self._ingress.end(names)
         self._dataflow.flow.end(self._ingress.ended)
 
@@ -147,6 +147,7 @@ class LocalRuntime:
         cti 9
         """
         self._require_open("its inputs cannot go any more")
+        self.require_settled("inputs of a merge can go")
         merge_port(self.plan, name)
         if name in self._ingress.ended:
             raise QueryError(f"{name!r} has gone already")
@@ -160,12 +161,13 @@ class LocalRuntime:
         `since`: from when on it is right; by default from the start.  It counts once the merge has come that far.
         """
         self._require_open("no input can join any more")
+        self.require_settled("inputs of a merge can join")
         start = NEVER if since is None else since
         if like is None:
             merge_port(self.plan, name)
             if name not in self._ingress.ended:
                 raise QueryError(f"{name!r} is there: it can begin anew once it has ended, or after detach({name!r})")
-            fresh = lower(self._queries, self._consistency.emit, self.plan.pool)
+            fresh = lower(self._queries, self._built.emit, self.plan.pool)
             restart(self._dataflow, fresh, name, start)
             self._ingress.ended.discard(name)
         else:
@@ -177,14 +179,18 @@ class LocalRuntime:
         return self._epoch()
 
     def _open(self, name: str) -> None:
-        plan, log = self.plan, self._logs.get(name)
-        if log is not None:
+        if (log := self._logs.get(name)) is not None:
             log.begin_anew()
-        self._ingress.add(name, self._ingress.open(plan.sources[name], plan.codecs[name], self._bounds(name), log=log))
+        self._ingress.add(name, self._opened(name, self.plan))
+
+    def _opened(self, name: str, plan: PhysicalPlan) -> SourceInput:
+        source, codec, log = plan.sources[name], plan.codecs[name], self._logs.get(name)
+        keep_all = self._keep_relations and source.is_finite
+        return self._ingress.open(source, codec, self._bounds(name), keep_all=keep_all, log=log)
 
     def _grow(self, name: str, like: str, since: int) -> None:
         queries = {each: with_copy(query, name, like) for each, query in self._queries.items()}
-        grow(self._dataflow, lower(queries, self._consistency.emit, self.plan.pool), name, since)
+        grow(self._dataflow, lower(queries, self._built.emit, self.plan.pool), name, since)
         self._queries = queries
         self._attached.append((name, like))
         if like in self._waiting:
@@ -219,14 +225,23 @@ class LocalRuntime:
 
     def _epoch(self) -> dict[str, ElementBatch]:
         ingress = self._ingress
+        if self._under is not None:
+            self._begin_slices()
+        if self._observer.subscriptions:
+            self._observer.begin()
         arrived = ingress.advance((self._paced,))
         inputs = {port: ingress.output(port, arrived) for port in self._dataflow.source_ports}
         starts = {name: each.intake.tau for name, each in ingress.inputs.items()}
-        results = self._dataflow.step(inputs, max(starts.values()), starts)
+        results = self._dataflow.step(inputs, max(starts.values(), default=NEVER), starts)
         if self._dataflow.flow.merges:  # of copies that lag nothing is needed that has been promised by now
             self._ingress.raise_floors(self._dataflow.fast_forward())
-        self.plan.pool.collect()
-        return results
+        if self._under is not None:
+            self._do_slices()
+        if self._under is None or self._gradual is None:
+            self.plan.pool.collect()  # rows are told apart by their codes while they go over
+        if self._observer.subscriptions:
+            self._observer.publish()
+        return self._with_pending(results) if self._pending or self._under is not None else results
 
     def fast_forward(self, t: int) -> dict[str, ElementBatch]:
         """From now on the answer before `t` is of no interest: what each output says because of it.
@@ -243,6 +258,7 @@ class LocalRuntime:
         adjust [1, ∞ -> 11) total=1 cti 91
         """
         self._require_open("there is nothing to skip any more")
+        self._finish_slices()
         self._ingress.raise_floors(self._dataflow.fast_forward(an_instant(t)))
         return self._epoch()
 
@@ -268,6 +284,7 @@ class LocalRuntime:
         a query that says only what is final goes on to do so, however short it blocks.
         """
         self._require_open("its consistency cannot change any more")
+        self.require_settled("its consistency can change")
         asked = self._consistency.changed(block, remember, emit, tick)
         first = self._dataflow.nothing_new()
         if asked.emit is not self._consistency.emit:
@@ -306,26 +323,6 @@ class LocalRuntime:
         does."""
         return unknown_spans(self._dataflow)
 
-    def waiting(self, query: str = "out") -> Waiting:
-        """Why a query says nothing now: who holds it back, and which promise would bring something; it tries on copies.
-
-        >>> import everwhen as ew
-        >>> s = ew.source("S", {"x": "int64"})
-        >>> runtime = LocalRuntime(s.range(10).aggregate(total=ew.sum("x")), emit="final")
-        >>> _ = runtime.push({"S": ew.ElementBatch.of([ew.Insert(1, 2, {"x": 1}), ew.Cti(0)], s.schema)})
-        >>> print(runtime.waiting().needs[0].remedy)
-        {"op":"cti","t":2} of S
-        """
-        flow, state, now = self._dataflow.flow, self.snapshot(), self._clock()
-
-        def copy() -> LocalRuntime:
-            copied = LocalRuntime(self._asked, clock=lambda: now, consistency=self._consistency)
-            copied.restore(state)
-            return copied
-
-        ports = flow.below(flow.outputs[query].port)
-        return find_waiting(situation(query, flow, self._ingress, ports, copy, self.unknown_spans()))
-
     @property
     def plan(self) -> PhysicalPlan:
         """The operators that run."""
@@ -334,10 +331,6 @@ class LocalRuntime:
     @property
     def inputs(self) -> tuple[str, ...]:
         return tuple(self._ingress.inputs)
-
-    def schema_of(self, name: str) -> Schema:
-        """The payload columns that an input must have."""
-        return self._ingress.of(name)[0].intake.codec.schema
 
     @property
     def progress(self) -> dict[str, int]:
@@ -348,21 +341,6 @@ class LocalRuntime:
     def tau(self) -> int:
         """The largest start seen on any input, of what does not wait."""
         return self._dataflow.tau
-
-    def state_size(self) -> StateSize:
-        """All that is kept: intakes, operators and chains."""
-        return self._ingress.state_size() + self._dataflow.flow.state_size()
-
-    @property
-    def operators(self) -> list[OperatorNode]:
-        """The operators at work, inputs before their users."""
-        return list(self._dataflow.flow.nodes.values())
-
-    def metadata(self) -> list[OperatorMetadata]:
-        """Per operator: rates, selectivity, state, progress, what it waits for."""
-        elapsed, flow = max(self._clock() - self._since, 1e-9), self._dataflow.flow
-        filters = (filter_metadata(flow, output, elapsed) for output in flow.outputs.values())
-        return [*(node_metadata(flow, node, elapsed) for node in flow.nodes.values()), *filter(None, filters)]
 
     def standing(self) -> tuple[int, ElementBatch] | None:
         """What the one output has said that stands: an instant, and the events that live from then on as inserts, under
@@ -376,18 +354,7 @@ class LocalRuntime:
 
     # -- state --------------------------------------------------------------------------------------------------
 
-    def snapshot(self) -> dict[str, Any]:
-        """Everything needed to go on elsewhere, as plain data."""
-        return {
-            "consistency": self._consistency.to_plain(),
-            "attached": list(self._attached),
-            "ended": sorted(self._ingress.ended),
-            "ingress": self._ingress.snapshot(),
-            "dataflow": self._dataflow.snapshot(),
-        }
-
-    def restore(self, state: Mapping[str, Any]) -> None:
-        """Go on from a snapshot of a runtime with the same queries, at the level that it had."""
+    def _restore_inputs(self, state: Mapping[str, Any]) -> None:
         if (level := Consistency.from_plain(state["consistency"])) != self._consistency:
             self._consistency = level
             for name in sorted(self._waiting):
@@ -396,5 +363,3 @@ class LocalRuntime:
             self._grow(name, like, NEVER)
             self._open(name)
         self._ingress.ended |= set(state["ended"])
-        self._ingress.restore(state["ingress"])
-        self._dataflow.restore(state["dataflow"])

@@ -18,7 +18,7 @@ from everwhen.engine.node import OperatorNode
 from everwhen.engine.output_port import OutputPort
 from everwhen.errors import QueryError
 from everwhen.operators.merge.inputs import MergeOperator
-from everwhen.plan.physical import PhysicalPlan, PlacedOperator, Port
+from everwhen.plan.physical import PhysicalPlan, Port
 
 
 def merge_port(plan: PhysicalPlan, name: str) -> tuple[int, int]:
@@ -117,7 +117,7 @@ def grow(dataflow: FixedDataflow, plan: PhysicalPlan, name: str, since: int) -> 
         if len(placed.inputs) > len(node.placed.inputs):
             _merge(node).add_input(name, since)
             node.frontiers.append(NO_PROGRESS)
-        node.number, node.placed = number, PlacedOperator(placed.name, node.placed.operator, placed.inputs)
+        node.number, node.placed = number, replace(placed, operator=node.placed.operator)
     flow.renumber(nodes, before)
     sinks = []
     for sink in plan.sinks:

@@ -1,8 +1,15 @@
-"""An operator at work: what it got and emitted last, from which instant on it is exact."""
+"""An operator at work: what it got and emitted last, from which instant on it is exact.
+
+**State.**  The state of operators is plain data, each part under the operator's stable name (`plan/names.py`).  So it
+does not matter how operators are numbered, in which order plans were lowered, or what else runs: a part is found where
+the same thing is computed.  Operators that are equal and run apart are counted in the order in which they stand below
+the roots, which is the same where the same roots are given in the same order.  Up to Everwhen 0.5 a part told a root
+and the operator's position below it; such a state is still read, for the plan that it was written for.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, Protocol
 
@@ -11,7 +18,8 @@ import numpy as np
 from everwhen.core.punctuation import NO_PROGRESS, Frontier
 from everwhen.core.time import NEVER
 from everwhen.operators.contract import Operator, Output
-from everwhen.plan.physical import PlacedOperator
+from everwhen.plan.names import operator_names
+from everwhen.plan.physical import PlacedOperator, Port
 from everwhen.rows.changes import Changes, no_changes
 from everwhen.rows.codec import RowCodec
 
@@ -38,6 +46,16 @@ class StepCheck(Protocol):
         """An operator has been stepped."""
 
 
+class OutputGauge(Protocol):
+    """Somebody who measures what an operator says (`observe/gauge.py`)."""
+
+    def take(self, given: Changes, tau: int) -> None:
+        """What a step gave, before it is counted."""
+
+    def snapshot(self) -> Any:
+        """What was measured, as plain data."""
+
+
 @dataclass
 class OperatorNode:
     """An operator that sees its inputs from the instant `since` on.  Its output is exact from `exact` on."""
@@ -54,16 +72,22 @@ class OperatorNode:
     tau: int = NEVER
     woken: bool = False
     """Whether the next step is taken although nothing comes."""
+    loading: bool = False
+    """It is given the past of its inputs in slices, and is not stepped with the others."""
     rows_in: int = 0
     rows_out: int = 0
     seconds: float = 0.0
     """How long its steps took, in this process."""
+    gauge: OutputGauge | None = None
+    measured: Any = None
+    """What a snapshot tells of what was measured, until somebody asks for it."""
 
     @classmethod
     def of(cls, number: int, placed: PlacedOperator, began: float = 0.0) -> OperatorNode:
         """A node that has not been stepped."""
         nothing = Output(no_changes(placed.operator.codec), NO_PROGRESS)
-        return cls(number, placed, nothing, [NO_PROGRESS] * len(placed.inputs), began)
+        woken = placed.operator.unfinished  # constant rows come by themselves
+        return cls(number, placed, nothing, [NO_PROGRESS] * len(placed.inputs), began, woken=woken)
 
     @property
     def codec(self) -> RowCodec:
@@ -75,13 +99,23 @@ class OperatorNode:
         self.output = Output(no_changes(self.codec), NO_PROGRESS)
         self.frontiers = [NO_PROGRESS] * len(self.frontiers)
 
+    def stepped(self, output: Output, rows: int, tau: int, seconds: float) -> None:
+        """Note a step that took so many rows and so much time."""
+        if self.gauge is not None:
+            self.gauge.take(output.changes, tau)
+        self.output, self.tau, self.woken = output, tau, self.placed.operator.unfinished
+        self.rows_in += rows
+        self.rows_out += len(output.changes.lo)
+        self.seconds += seconds
+
     def rest(self) -> None:
         """Emit nothing new."""
         if len(self.output.changes) or self.output.frontier.promises:
             self.output = Output(no_changes(self.codec), Frontier(self.output.frontier.time))
 
     def snapshot(self) -> dict[str, Any]:
-        return {
+        measured = self.measured if self.gauge is None else self.gauge.snapshot()
+        return ({} if measured is None else {"measured": measured}) | {
             "state": self.placed.operator.snapshot(),
             "frontiers": [each.time for each in self.frontiers],
             "frontier": self.output.frontier.time,
@@ -94,6 +128,7 @@ class OperatorNode:
         self.output = Output(no_changes(self.codec), Frontier(part["frontier"]))
         for name in _KEPT:
             setattr(self, name, part[name])
+        self.measured = part.get("measured")
         self.woken = self.placed.operator.unfinished
 
 
@@ -106,3 +141,48 @@ def cut(changes: Changes, since: int) -> Changes:
         return changes
     left = changes.take(changes.hi > since)
     return replace(left, lo=np.maximum(left.lo, since))
+
+
+Below = Mapping[str, Sequence[Port]]
+"""By root, its port and all ports that it needs."""
+
+
+def snapshot_nodes(nodes: Mapping[int, OperatorNode], below: Below) -> list[dict[str, Any]]:
+    """The state of all operators below some roots, each once."""
+    return [{"name": name, **nodes[number].snapshot()} for number, name in _names(nodes, below).items()]
+
+
+def restore_nodes(nodes: Mapping[int, OperatorNode], below: Below, parts: Iterable[Mapping[str, Any]]) -> bool:
+    """Fill operators that have not been stepped; whether the parts are those of these operators, all of them."""
+    listed = list(parts)
+    if listed and "position" in listed[0]:
+        return _restore_by_position(nodes, below, listed)
+    given = {part["name"]: part for part in listed}
+    names = _names(nodes, below)
+    if given.keys() != set(names.values()) or len(names) != len(nodes):
+        return False
+    for number, name in names.items():
+        nodes[number].restore(given[name])
+    return True
+
+
+def _names(nodes: Mapping[int, OperatorNode], below: Below) -> dict[int, str]:
+    order = [port.operator for ports in below.values() for port in ports if port.source is None]
+    return operator_names({number: nodes[number].placed for number in order}, order)
+
+
+def _restore_by_position(nodes: Mapping[int, OperatorNode], below: Below, parts: Sequence[Mapping[str, Any]]) -> bool:
+    given = {(part["root"], part["position"]): part for part in parts}
+    done: set[int] = set()
+    for place, number in _positions(below):
+        if place in given and number not in done:
+            done.add(number)
+            nodes[number].restore(given[place])
+    return len(done) == len(given) == len(nodes)
+
+
+def _positions(below: Below) -> Iterator[tuple[tuple[str, int], int]]:
+    for root, ports in below.items():
+        for position, port in enumerate(ports):
+            if port.source is None:
+                yield (root, position), port.operator

@@ -18,7 +18,7 @@ from everwhen.core.emit import Emit
 from everwhen.core.punctuation import Frontier
 from everwhen.core.time import INF, NEVER
 from everwhen.engine.change_emit import Standing
-from everwhen.operators.contract import StateSize
+from everwhen.operators.contract import Output, StateSize
 from everwhen.operators.net import netted
 from everwhen.operators.output.changelog import ChangelogEncoder, EventChangelogEncoder
 from everwhen.operators.output.emit_filter import EmitFilter
@@ -45,12 +45,34 @@ class OutputPort:
     began: float = 0.0
     moved: tuple[Emit, ...] = ()
     """The policies that it was moved to since it is there, each once, the present one last."""
+    rows: bool = False
+    """It takes segments of any plan, because a query was replaced."""
+    promised: int = NEVER
+    """The largest time of what it has promised about data."""
     rows_in: int = 0
     rows_out: int = 0
+
+    @property
+    def ports(self) -> tuple[Port, ...]:
+        """The port that it reads; behind it that of an old plan, while a query is being replaced."""
+        return (self.port,)
+
+    def hear(self, given: tuple[Output, int], old: tuple[Output, int] | None = None) -> ElementBatch:
+        """What it says in an epoch: each of its ports with its largest start."""
+        return self.encode(given[0].changes, given[1], given[0].frontier)
+
+    def by_rows(self, emit: Emit) -> None:
+        """Take segments of any plan from now on; nothing has been emitted yet."""
+        codec = self.encoder.codec
+        self.encoder = ChangelogEncoder(codec, ordered=emit is Emit.FINAL)
+        self.filter = EmitFilter(codec, emit, ahead=INF) if emit in (Emit.FINAL, Emit.ENDED) else None
+        self.nets = self.rows = True
 
     def encode(self, changes: Changes, tau: int, frontier: Frontier) -> ElementBatch:
         """The elements."""
         self.rows_in += len(changes)
+        if frontier.promises:
+            self.promised = max(self.promised, *(each.t for each in frontier.promises))
         if self.nets:
             changes = netted(changes)
         if self.filter is not None:
@@ -105,11 +127,17 @@ class OutputPort:
             "since": self.since,
             "rows_in": self.rows_in,
             "rows_out": self.rows_out,
+            "rows": self.rows,
+            "emit": None if self.filter is None else self.filter.emit.value,
+            "promised": self.promised,
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Go on from a snapshot; the policies that it was moved to have been applied again."""
+        if state.get("rows", False) and not self.rows:
+            self.by_rows(Emit(state["emit"] or Emit.CURRENT.value))
         self.encoder.restore(state["changelog"])
+        self.promised = state.get("promised", NEVER)
         if self.filter is not None and state["filter"] is not None:
             self.filter.restore(state["filter"])
         self.nets, self.since = state["nets"], state["since"]

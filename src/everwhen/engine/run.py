@@ -8,35 +8,25 @@ from typing import Any
 
 from everwhen.algebra.builder import Stream
 from everwhen.algebra.nodes import Sort, Source, walk
-from everwhen.core.consistency import LEVELS, MIDDLE, STRONG, WEAK, Consistency, consistency
+from everwhen.core.consistency import MIDDLE, STRONG, WEAK, Consistency, consistency
 from everwhen.core.emit import Emit
 from everwhen.core.late_count import LateWarnings
 from everwhen.core.time import NEVER
 from everwhen.engine.epochs import Epoch, EpochReader
 from everwhen.engine.interruption import Steps, StepsApart, calls_functions
 from everwhen.engine.local import LocalRuntime, Query
+from everwhen.engine.source_levels import chosen
 from everwhen.errors import QueryError
 from everwhen.operators.ingress.finalize import DroppedElements
 from everwhen.plan.sanity.silence import never_promised
 from everwhen.stream.element_batch import ElementBatch
 from everwhen.tables.answer import Answer
 from everwhen.tables.given import SMALL_PIECE as SMALL_PIECE
-from everwhen.tables.given import batches_of, times_of
+from everwhen.tables.given import axis_of, batches_of
 
 __all__ = ["MIDDLE", "STRONG", "WEAK", "Consistency", "chosen", "consistency", "run", "run_batches"]
 
 _log = logging.getLogger(__name__)
-
-
-def chosen(query: Query, asked: Consistency | None) -> Consistency:
-    """The level asked for, else the one that the query's text asks for, else MIDDLE."""
-    if asked is not None:
-        return asked
-    level = query.level if isinstance(query, Stream) else None
-    if isinstance(level, tuple):
-        block, remember = level
-        return consistency(block, remember)
-    return LEVELS[level or MIDDLE.name]
 
 
 Input = Any
@@ -78,8 +68,8 @@ def run(
     """
     batches = run_batches(query, inputs, consistency, emit=emit, batch=batch, open=open, dropped=dropped, idle=idle)
     node = query.node if isinstance(query, Stream) else query
-    times = times_of(_sources(query).values(), inputs)
-    return Answer(batches, node.schema, times.tick, times.dated, isinstance(node, Sort))
+    axis = axis_of(_sources(query).values(), inputs)
+    return Answer(batches, node.schema, axis.tick_text, axis.dated, isinstance(node, Sort))
 
 
 def run_batches(

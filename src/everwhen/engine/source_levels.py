@@ -17,10 +17,24 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from everwhen.algebra.builder import Stream
 from everwhen.algebra.nodes import Node, Source, over, walk
-from everwhen.core.consistency import Consistency
+from everwhen.core.consistency import LEVELS, MIDDLE, Consistency, consistency
 from everwhen.core.time import INF, show_length
 from everwhen.plan.lower import lower
+
+Query = Stream | Node
+
+
+def chosen(query: Query, asked: Consistency | None) -> Consistency:
+    """The level asked for, else the one that the query's text asks for, else MIDDLE."""
+    if asked is not None:
+        return asked
+    level = query.level if isinstance(query, Stream) else None
+    if isinstance(level, tuple):
+        block, remember = level
+        return consistency(block, remember)
+    return LEVELS[level or MIDDLE.name]
 
 
 @dataclass(frozen=True, slots=True)

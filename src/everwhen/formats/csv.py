@@ -6,9 +6,11 @@ the header; a field with line ends inside counts as one line.
 
 from __future__ import annotations
 
+import csv
+import io
 from collections import Counter
 from collections.abc import Collection, Iterator
-from typing import Final
+from typing import Final, TextIO
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -52,7 +54,8 @@ def csv_lines(
             names = list(reader.schema.names)
         table = pcsv.read_csv(pa.BufferReader(header + lines), **_options(path, names))
     except (pa.ArrowException, UnicodeDecodeError) as bad:
-        raise InputError(
+        text = io.StringIO((header + lines).decode("utf-8", "replace"), newline="")
+        raise _uneven(text, path, first) or InputError(
             f"not CSV: {bad}", source=path, line=first, remedy="a row per line, as the header is"
         ) from None
     (piece,) = table.combine_chunks().to_batches(max_chunksize=table.num_rows)
@@ -119,7 +122,11 @@ def _options(path: str, names: list[str]) -> dict[str, object]:
 
 
 def _delimited(path: str) -> pcsv.ParseOptions:
-    return pcsv.ParseOptions(delimiter="\t" if path.lower().endswith(".tsv") else ",", newlines_in_values=True)
+    return pcsv.ParseOptions(delimiter=_delimiter(path), newlines_in_values=True)
+
+
+def _delimiter(path: str) -> str:
+    return "\t" if path.lower().endswith(".tsv") else ","
 
 
 def _typed(piece: pa.RecordBatch, schema: Schema, times: Collection[str], path: str, first: int) -> pa.RecordBatch:
@@ -161,5 +168,25 @@ def _unreadable(path: str, bad: Exception) -> InputError:
                 except UnicodeDecodeError as wrong:
                     problem = f"byte {wrong.start + 1} of the line is not UTF-8"
                     return InputError(problem, source=path, line=line, remedy="save the file as UTF-8")
+    with open(path, encoding="utf-8-sig", newline="") as lines:
+        uneven = _uneven(lines, path, FIRST_ROW)
+    if uneven is not None:
+        return uneven
     text = str(bad).splitlines()[0] if str(bad) else type(bad).__name__
     return InputError(f"not a CSV file that can be read: {text}", source=path, remedy="a header, then a row per line")
+
+
+def _uneven(lines: TextIO, path: str, first: int) -> InputError | None:
+    """The first row that has more or fewer fields than the header, if that is what is wrong.  Rows are read one by one
+    here, because only a run that has failed gets here."""
+    rows = csv.reader(lines, delimiter=_delimiter(path))
+    try:
+        names = next(rows, [])
+        for line, row in enumerate(filter(None, rows), first):
+            if len(row) != len(names):
+                fields = "1 field" if len(row) == 1 else f"{len(row)} fields"
+                problem = f"{fields} where the header has {len(names)} ({', '.join(names)}): {','.join(row)[:80]}"
+                return InputError(problem, source=path, line=line, remedy="mend the row, or take it out")
+    except csv.Error:
+        return None
+    return None

@@ -9,14 +9,16 @@ that of the last epoch that is in the target or done.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import copy
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from everwhen.core.schema import Schema
 from everwhen.engine.files.checkpoint import read_state, states_in, write_state
 from everwhen.errors import SinkLostError
-from everwhen.jobs.forms import Form
+from everwhen.jobs.forms import Append, Form
 from everwhen.sinks.base import EpochSink
 from everwhen.sinks.rows import RowChanges, RowSink
 from everwhen.storage.atomic_file import whole_file
@@ -106,3 +108,17 @@ def _states(memory: Path) -> list[int]:
         return []
     found = (int(each.name) for each in place.iterdir() if each.name.isdecimal() and states_in(each))
     return sorted(found)
+
+
+def would_write(sinks: Mapping[str, EpochSink]) -> dict[str, Callable[[ElementBatch], tuple[int, int]]]:
+    """By sink whose form lets rows wait: how many rows it would write if something was said, and the first instant of
+    those that wait.  The form is copied for it."""
+
+    def of(form: Form, batch: ElementBatch) -> tuple[int, int]:
+        return copy.deepcopy(form).step(batch).rows.num_rows, form.waiting.first or 0
+
+    return {
+        name: partial(of, sink.form)
+        for name, sink in sinks.items()
+        if isinstance(sink, FormedSink) and isinstance(sink.form, Append)
+    }

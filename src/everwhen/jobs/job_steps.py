@@ -7,6 +7,7 @@ need.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from everwhen.algebra.nodes import Node
@@ -16,22 +17,37 @@ from everwhen.engine.epochs import joined
 from everwhen.engine.files.live_inputs import LiveInput
 from everwhen.engine.files.live_run import LiveSteps, Step
 from everwhen.engine.idle_sources import NotedClock
+from everwhen.engine.ingress import OnDropped
 from everwhen.engine.local import LocalRuntime
+from everwhen.engine.observe.analyze import Analysis
+from everwhen.engine.observe.find_waiting import Writes
+from everwhen.engine.observe.waiting import Waiting
 from everwhen.errors import InputError
 from everwhen.formats.changelog.layout import Start
 from everwhen.jobs.status import OperatorStatus, shown_instant
 from everwhen.operators.contract import StateSize
+from everwhen.operators.ingress.finalize import DroppedElements
 from everwhen.storage.state_format import restore
 from everwhen.stream.element_batch import ADJUST, CTI, ElementBatch, empty_elements
 
 
 class JobSteps(LiveSteps):
-    """Several queries, at several levels, over the same inputs.  `promises`: what is promised on each answer."""
+    """Several queries, at several levels, over the same inputs.  `promises`: what is promised on each answer; `dropped`
+    is told what was given up of an input, by the first runtime that reads it, `given_up` counts that."""
 
-    def __init__(self, queries: Mapping[str, tuple[Node, Consistency]], inputs: Mapping[str, LiveInput]) -> None:
+    def __init__(
+        self,
+        queries: Mapping[str, tuple[Node, Consistency]],
+        inputs: Mapping[str, LiveInput],
+        dropped: OnDropped | None = None,
+    ) -> None:
         levels = {level: {n: q for n, (q, other) in queries.items() if other == level} for _, level in queries.values()}
         clock = NotedClock()
-        self.runtimes = [LocalRuntime(named, clock=clock, consistency=level) for level, named in levels.items()]
+        self._tell_dropped, self.given_up = dropped, dict.fromkeys(inputs, 0)
+        self.runtimes = [
+            LocalRuntime(named, clock=clock, consistency=level, dropped=partial(self._given_up, at))
+            for at, (level, named) in enumerate(levels.items())
+        ]
         self._names = [list(named) for named in levels.values()]
         self.schemas = {name: node.schema for name, (node, _) in queries.items()}
         super().__init__(self.runtimes[0], inputs, next(iter(self.schemas.values())), clock)
@@ -41,6 +57,12 @@ class JobSteps(LiveSteps):
         self.said = dict.fromkeys(queries, 0)
         self.corrections = dict.fromkeys(queries, 0)
         self.taken = dict.fromkeys(inputs, 0)
+
+    def _given_up(self, at: int, name: str, dropped: DroppedElements) -> None:
+        if next(i for i, runtime in enumerate(self.runtimes) if name in runtime.inputs) == at:
+            self.given_up[name] += len(dropped)
+            if self._tell_dropped is not None:
+                self._tell_dropped(name, dropped)
 
     def answers(self, step: Step) -> dict[str, ElementBatch]:
         """What each query says to a step."""
@@ -115,6 +137,19 @@ class JobSteps(LiveSteps):
         self.corrections[name] += sum(int((batch.op == ADJUST).sum()) for batch in found)
         return joined(found) if found else empty_elements(self.schemas[name])
 
+    def explained(self, word: str, writes: Mapping[str, Writes]) -> list[tuple[str, Any]]:
+        """WAITING or ANALYZE of all queries, as text and as plain data; `writes`: what sinks
+        would write that let rows wait."""
+        found: list[tuple[str, Any]] = []
+        for runtime, names in zip(self.runtimes, self._names, strict=True):
+            for name in names:
+                told: Waiting | Analysis = (
+                    runtime.waiting(name, writes.get(name)) if word == "waiting" else runtime.analyze(name)
+                )
+                head = [] if word == "waiting" else [f"{name}:"]
+                found.append(("\n".join([*head, *told.lines()]), {"query": name, **told.to_plain()}))
+        return found
+
     def nothing(self) -> dict[str, ElementBatch]:
         """An epoch in which nothing is said."""
         return {name: empty_elements(schema) for name, schema in self.schemas.items()}
@@ -159,6 +194,7 @@ class JobSteps(LiveSteps):
                 "said": dict(self.said),
                 "corrections": dict(self.corrections),
                 "promises": dict(self.promises),
+                "given_up": dict(self.given_up),
             },
             "done": self.done,
         }
@@ -172,6 +208,7 @@ class JobSteps(LiveSteps):
         self.read = counts["read"]
         self.taken, self.said = dict(counts["taken"]), dict(counts["said"])
         self.corrections, self.promises = dict(counts["corrections"]), dict(counts["promises"])
+        self.given_up |= counts.get("given_up", {})  # an older version has not counted
         self.done = state["done"]
 
 

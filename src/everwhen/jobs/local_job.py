@@ -11,37 +11,28 @@ yet.  That the same is said is checked by counting.  Then it goes on.
 
 from __future__ import annotations
 
-import json
 import os
 import time
-import uuid
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
-from pathlib import Path
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any, Final
 
+from everwhen.algebra.nodes import Source, walk
 from everwhen.core.time import INF, NEVER, show
-from everwhen.engine.files.checkpoint import agree, read_state, states_in, write_state
+from everwhen.engine.files.checkpoint import read_state, states_in, write_state
+from everwhen.engine.files.late_book import LateBook
+from everwhen.engine.files.live_inputs import LiveInput
 from everwhen.engine.files.live_run import Step
 from everwhen.errors import QueryError, SinkError, SinkLostError, StateError
-from everwhen.jobs.formed_sink import FormedSink
+from everwhen.formats.input_file import InputFile
+from everwhen.jobs.formed_sink import FormedSink, would_write
+from everwhen.jobs.job_run import JobRun
 from everwhen.jobs.job_steps import JobSteps
 from everwhen.jobs.plan import JobPlan
-from everwhen.jobs.status import (
-    STOP,
-    JobStatus,
-    Rates,
-    SinkStatus,
-    SourceStatus,
-    asked_to_stop,
-    shown_instant,
-    write_status,
-)
+from everwhen.jobs.status import LATE_ROWS, JobStatus, late_rows_file
 from everwhen.jobs.step_log import LoggedEpoch, StepLog
 from everwhen.sinks.changelog import ChangelogSink
-from everwhen.storage.atomic_file import whole_file
-from everwhen.storage.folder import LocalFolder
-from everwhen.storage.lease import Lease, take_lease
+from everwhen.storage.blamed import blamed
 from everwhen.stream.element_batch import ElementBatch
 
 _LOOK: Final = 0.02
@@ -50,14 +41,14 @@ _PATIENCE: Final = 2.0
 _EFFORT: Final = 10
 """The time between two checkpoints is so many times what one takes, and at least the patience."""
 _MOST_STEPS: Final = 1_000
-_TOLD: Final = 0.5
-"""Seconds between two words on how it goes."""
 _SILENT: Final = 5.0
 """After so many seconds without a promise it is told who has to promise."""
 
 
-class LocalJob:
-    """One run of a job at its checkpoint."""
+class LocalJob(JobRun):
+    """One run of a job at its checkpoint, in this process."""
+
+    engine = "local"
 
     def __init__(
         self,
@@ -73,71 +64,55 @@ class LocalJob:
         check: Callable[[], None] = lambda: None,
         watch: Callable[[JobStatus], None] = lambda _: None,
     ) -> None:
-        self.plan, self.place, self.name = plan, Path(os.path.abspath(checkpoint)), name
-        self._batch, self._every, self._check, self._watch = batch, every, check, watch
-        self._tell, self._note, self._operators = tell, note, operators
+        super().__init__(plan, checkpoint, name, note, watch)
+        self._batch, self._every, self._check = batch, every, check
+        self._tell, self._operators = tell, operators
         self.epoch = -1
-        self.restarts = 0
         self._pending: list[Step] = []
-        self._rates = Rates()
-        self._started, self._told = time.time(), 0.0
         self._epoch_seconds, self._slowest = 0.0, 0.0
+        self._worked = 0.0
         self._kept_epoch = -1
         self._silent_since: float | None = None
-        self._lease: Lease | None = None
         self._changed = False
 
     # -- the run ------------------------------------------------------------------------------------------------
 
     def run(self) -> str:
         """Runs until everything is promised ("done"), or until it is asked to stop ("stopped")."""
-        with self._held() as lease:
-            self._lease = lease
-            identity = {"engine": "local job", **self.plan.identity()}
-            agree(self.place, identity)
-            writer = self._writer()
-            again = f", start number {self.restarts + 1}" if self.restarts else ""
-            self._note(f"{self.name}: started as process {os.getpid()}{again}")
-            inputs = {name: self.plan.open_source(name) for name in self.plan.sources}
+        with self.held() as writer:
+            inputs = {name: self.plan.open_source(name, self.place) for name in self.plan.sources}
             queries = {name: (sink.node, sink.level) for name, sink in self.plan.sinks.items()}
-            self.steps = JobSteps(queries, inputs)
+            self._late = LateBook(self._late_files(inputs), lambda _: None)
+            self.steps = JobSteps(queries, inputs, self._late.note)
             self.sinks = {name: self.plan.open_sink(name, writer) for name in self.plan.sinks}
             self._log = StepLog(self.place)
             try:
                 self._go_on()
-                self._say("running", force=True)
+                self.say("running", force=True)
                 ending = self._work()
                 self._publish_pending()
                 self._keep()
-                self._say(ending, force=True)
+                self.say(ending, force=True)
                 return ending
             except BaseException as bad:
-                self._say_end(bad)
+                self.say_end(bad)
                 raise
             finally:
                 self._log.close()
+                self._late.close()
                 for input_ in inputs.values():
                     input_.close()
                 for sink in self.sinks.values():
                     sink.close()
 
-    @contextmanager
-    def _held(self) -> Iterator[Lease]:
-        lease = take_lease(LocalFolder(str(self.place / "job")), str(self.place))
-        try:
-            (self.place / STOP).unlink(missing_ok=True)
-            yield lease
-        finally:
-            lease.release()
-
-    def _writer(self) -> str:
-        """A name for the job that is its own for ever; and how often it was started."""
-        file = self.place / "job.json"
-        found = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
-        self.restarts, own = int(found.get("starts", 0)), str(found.get("id", uuid.uuid4().hex))
-        with whole_file(file) as aside:
-            aside.write_text(json.dumps({"id": own, "starts": self.restarts + 1}), encoding="utf-8")
-        return own
+    def _late_files(self, inputs: Mapping[str, LiveInput]) -> dict[str, InputFile]:
+        """Where the late rows of each stream go, if it says that it may have some."""
+        nodes = walk(*(sink.node for sink in self.plan.sinks.values()))
+        lenient = {node.name for node in nodes if isinstance(node, Source) and node.policy.late != "error"}
+        found = {name: late_rows_file(self.place, name) for name in inputs if name in lenient}
+        if found:
+            (self.place / LATE_ROWS).mkdir(exist_ok=True)
+        return {name: replace(inputs[name].given, late_rows=str(file)) for name, file in found.items()}
 
     # -- going on -----------------------------------------------------------------------------------------------
 
@@ -151,6 +126,8 @@ class LocalJob:
                 sink = self.sinks[name]
                 assert isinstance(sink, FormedSink)
                 sink.restore(form)
+        given_up = self.steps.given_up.items()
+        self._late.begin({name: rows for name, rows in given_up if late_rows_file(self.place, name).exists()})
         logged = list(self._log.after(self.epoch))
         newest = logged[-1].epoch if logged else self.epoch
         self._prepare(newest - 1 if logged else newest, newest)
@@ -165,7 +142,7 @@ class LocalJob:
                     "checkpoint and new sinks)"
                 )
             self._commit(each.epoch, said)
-            self._say("starting")
+            self.say("starting")
         if logged:
             self._note(f"went on from epoch {self._kept_epoch}, repeated {len(logged)} epochs")
 
@@ -193,12 +170,13 @@ class LocalJob:
         while not self.steps.done:
             self._check()
             began = time.monotonic()
-            if self._asked_to_stop():
+            if self.asked_to_stop():
                 return "stopped"
+            self.answer(lambda word: self.steps.explained(word, would_write(self.sinks)))
             step = self.steps.look(self._batch)
             if step is not None:
                 self._take(step)
-            self._say("running")
+            self.say("running")
             if self._changed and (now := time.monotonic()) >= due:
                 self._publish_pending()
                 self._keep()
@@ -212,10 +190,6 @@ class LocalJob:
     def _pause(self, took: float) -> float:
         return max(_PATIENCE, _EFFORT * took) if self._every is None else self._every
 
-    def _asked_to_stop(self) -> bool:
-        assert self._lease is not None
-        return asked_to_stop(self.place, self._lease.holder)
-
     def _take(self, step: Step) -> None:
         began = time.monotonic()
         said = self.steps.answers(step)
@@ -227,6 +201,7 @@ class LocalJob:
             self._publish(said)
         self._epoch_seconds = time.monotonic() - began
         self._slowest = max(self._slowest, self._epoch_seconds)
+        self._worked += self._epoch_seconds
 
     def _together(self, steps: list[Step]) -> dict[str, ElementBatch]:
         """What is said to the steps of one epoch: to all but the last one nothing was."""
@@ -269,8 +244,10 @@ class LocalJob:
         if self.epoch < 0 or self.epoch == self._kept_epoch:
             return
         forms = {name: sink.snapshot() for name, sink in self.sinks.items() if isinstance(sink, FormedSink)}
-        write_state(self.place, self.epoch, {"steps": self.steps.snapshot(), "forms": forms})
-        self._log.cut(self.epoch)
+        with blamed(StateError, str(self.place), "keep its state"):
+            self._late.flush()
+            write_state(self.place, self.epoch, {"steps": self.steps.snapshot(), "forms": forms})
+            self._log.cut(self.epoch)
         self._kept_epoch = self.epoch
         for input_ in self.steps.inputs.values():
             if input_.is_there:
@@ -317,58 +294,27 @@ class LocalJob:
                 found[name] = min(t, found.get(name, t))
         return found
 
-    def _say_end(self, bad: BaseException) -> None:
-        interrupted = isinstance(bad, KeyboardInterrupt | SystemExit) or type(bad).__name__ == "_Stopped"
-        with suppress(OSError):
-            self._say("stopped" if interrupted else "failed", force=True, error="" if interrupted else str(bad))
-
-    def _say(self, state: str, *, force: bool = False, error: str = "") -> None:
-        now = time.monotonic()
-        if not force and now - self._told < _TOLD:
-            return
-        self._told = now
-        counts = {f"source {name}": n for name, n in self.steps.taken.items()}
-        self._rates.note({**counts, **{f"sink {name}": n for name, n in self.steps.said.items()}}, now)
-        status = self.status(state, error)
-        write_status(self.place, status)
-        self._watch(status)
-
     def status(self, state: str, error: str = "") -> JobStatus:
-        """How the job is."""
-        assert self._lease is not None
-        size, holder = self.steps.state_size(), self._lease.holder
-        return JobStatus(
-            state=state, engine="local", job=self.name, pid=holder.process, host=holder.host, started=self._started,
-            updated=time.time(), epochs=self.epoch + 1, epoch_seconds=self._epoch_seconds,
-            slowest_epoch_seconds=self._slowest, checkpoint_epoch=self._kept_epoch, restarts=self.restarts,
-            state_rows=size.rows, state_bytes=size.bytes, sources=self._source_status(), sinks=self._sink_status(),
-            waiting=self.waiting() if state == "running" else "", error=error,
-            operators=self.steps.operators() if self._operators else (),
+        size, steps = self.steps.state_size(), self.steps
+        self.note_rates(steps.taken, steps.said)
+        dropped, progress = steps.dropped(), self._progress()
+        sources = {
+            name: self.source_status(
+                name, steps.taken[name], progress.get(name, NEVER), dropped[name], name in steps.closed,
+                getattr(each, "lag", None), getattr(each, "lag_unit", ""),
+            )
+            for name, each in steps.inputs.items()
+        }  # fmt: skip
+        sinks = {
+            name: self.sink_status(name, sink, steps.said[name], steps.corrections[name], steps.promises[name])
+            for name, sink in self.sinks.items()
+        }
+        return self.status_with(
+            state, error, sources, sinks, epochs=self.epoch + 1, epoch_seconds=self._epoch_seconds,
+            slowest_epoch_seconds=self._slowest, worked=self._worked, checkpoint_epoch=self._kept_epoch,
+            state_rows=size.rows, state_bytes=size.bytes, waiting=self.waiting() if state == "running" else "",
+            operators=steps.operators() if self._operators else (),
         )  # fmt: skip
-
-    def _source_status(self) -> dict[str, SourceStatus]:
-        dropped, progress = self.steps.dropped(), self._progress()
-        found = {}
-        for name, each in self.steps.inputs.items():
-            lag = getattr(each, "lag", None)
-            found[name] = SourceStatus(
-                self.plan.sources[name].connector.name, self.steps.taken[name], self._rates.of(f"source {name}"),
-                lag, getattr(each, "lag_unit", "") if lag is not None else "",
-                shown_instant(progress.get(name, NEVER)), dropped[name], name in self.steps.closed,
-            )  # fmt: skip
-        return found
-
-    def _sink_status(self) -> dict[str, SinkStatus]:
-        found = {}
-        for name, sink in self.sinks.items():
-            form = sink.form if isinstance(sink, FormedSink) else None
-            found[name] = SinkStatus(
-                self.plan.sinks[name].connector.name, self.plan.sinks[name].form, self.steps.said[name],
-                self._rates.of(f"sink {name}"), self.steps.corrections[name],
-                sink.changed if isinstance(sink, FormedSink) else None, shown_instant(self.steps.promises[name]),
-                shown_instant(getattr(form, "now", NEVER)), 0 if form is None else len(form.waiting),
-            )  # fmt: skip
-        return found
 
 
 def _checked(found: Any) -> dict[str, Any]:

@@ -1,10 +1,10 @@
-"""The figures of a job for Prometheus, in its text format, over HTTP; and for OpenTelemetry where that is installed.
+"""The figures of a job for Prometheus, in its text format, over HTTP; and for whoever else watches it.
 
     GET /metrics    everwhen_source_rows_total{job="best.sql",source="Bid"} 1042 …
     GET /status     the status as JSON
 
 Only the standard library is used.  It listens on this machine unless a host is given.  Nothing can be changed through
-it.  With `opentelemetry` installed and a meter provider set up, the same figures are observable instruments there.
+it.  OpenTelemetry has the same figures by the same names (`telemetry.py`).
 """
 
 from __future__ import annotations
@@ -15,68 +15,14 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from everwhen.errors import QueryError
+from everwhen.jobs.figures import figures
 from everwhen.jobs.status import JobStatus
+from everwhen.jobs.telemetry import Watch, observing
 
-Watch = Callable[[JobStatus], None]
 _TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
-
-
-class Figure(NamedTuple):
-    """One figure: its name without the prefix, what kind it is, what it tells, and its values by label."""
-
-    name: str
-    kind: str
-    help: str
-    values: list[tuple[dict[str, str], float]]
-
-
-def figures(status: JobStatus) -> list[Figure]:
-    """All figures of a job."""
-    job = {"job": status.job}
-    plain = [
-        Figure("up", "gauge", "1 while the job runs", [(job, float(status.state == "running"))]),
-        Figure("epochs_total", "counter", "Epochs done", [(job, status.epochs)]),
-        Figure("epoch_seconds", "gauge", "How long the last epoch took", [(job, status.epoch_seconds)]),
-        Figure("epoch_seconds_max", "gauge", "How long the slowest epoch took", [(job, status.slowest_epoch_seconds)]),
-        Figure("checkpoint_epoch", "gauge", "The epoch of the last checkpoint", [(job, status.checkpoint_epoch)]),
-        Figure("restarts_total", "counter", "How often the job was started again", [(job, status.restarts)]),
-        Figure("state_rows", "gauge", "Rows that operators keep", [(job, status.state_rows)]),
-        Figure("state_bytes", "gauge", "Bytes that operators keep", [(job, status.state_bytes)]),
-    ]
-    sources = {name: {**job, "source": name} for name in status.sources}
-    sinks = {name: {**job, "sink": name} for name in status.sinks}
-
-    def of(side: str, field: str) -> list[tuple[dict[str, str], float]]:
-        named: Any = status.sources if side == "source" else status.sinks
-        labels = sources if side == "source" else sinks
-        found = ((labels[name], getattr(each, field)) for name, each in named.items())
-        return [(label, _number(value)) for label, value in found if value is not None]
-
-    def each_operator(field: str) -> list[tuple[dict[str, str], float]]:
-        named = ((f"{number} {each.name}", each) for number, each in enumerate(status.operators))
-        return [({**job, "operator": name}, float(getattr(each, field))) for name, each in named]
-
-    return [
-        *plain,
-        Figure("operator_rows_in_total", "counter", "Rows that came to an operator", each_operator("rows_in")),
-        Figure("operator_rows_out_total", "counter", "Rows that it gave", each_operator("rows_out")),
-        Figure("operator_state_rows", "gauge", "Rows that it keeps", each_operator("state_rows")),
-        Figure("operator_state_bytes", "gauge", "Bytes that it keeps", each_operator("state_bytes")),
-        Figure("source_rows_total", "counter", "Elements taken of a source", of("source", "rows")),
-        Figure("source_rows_per_second", "gauge", "Elements per second", of("source", "rows_per_second")),
-        Figure("source_lag", "gauge", "What is there and was not taken yet", of("source", "lag")),
-        Figure("source_late_total", "counter", "Elements that came too late", of("source", "late")),
-        Figure("source_promised", "gauge", "Up to when a source has promised, in ticks", of("source", "promised")),
-        Figure("sink_elements_total", "counter", "Elements said to a sink", of("sink", "elements")),
-        Figure("sink_elements_per_second", "gauge", "Elements per second", of("sink", "elements_per_second")),
-        Figure("sink_corrections_total", "counter", "Corrections among them", of("sink", "corrections")),
-        Figure("sink_written_total", "counter", "Changes of rows written", of("sink", "written")),
-        Figure("sink_waiting_rows", "gauge", "Rows that wait to be final, or to go", of("sink", "waiting_rows")),
-        Figure("sink_final", "gauge", "Up to when an answer is final, in ticks", of("sink", "final")),
-    ]
 
 
 def prometheus(status: JobStatus) -> str:
@@ -93,10 +39,6 @@ def prometheus(status: JobStatus) -> str:
             lines.append(f"# TYPE everwhen_{figure.name} {figure.kind}")
             lines += [f"everwhen_{figure.name}{{{_labels(each)}}} {_shown(value)}" for each, value in figure.values]
     return "\n".join(lines) + "\n"
-
-
-def _number(value: Any) -> float:
-    return math.inf if value == "inf" else float(value)
 
 
 def _labels(labels: dict[str, str]) -> str:
@@ -147,9 +89,10 @@ class _Server(ThreadingHTTPServer):
 
 
 @contextmanager
-def serving(where: str | None, tell: Callable[[str], None]) -> Iterator[Watch]:
-    """A function that is told the status, and while it is, the figures can be asked for."""
-    observe = _open_telemetry()
+def serving(where: str | None, tell: Callable[[str], None], provider: Any = None) -> Iterator[Watch]:
+    """A function that is told the status, and while it is, the figures can be asked for.  `provider`: of meters of
+    OpenTelemetry; by default the one of this process, if there is one."""
+    observe = observing(provider)
     if where is None:
         yield observe
         return
@@ -173,33 +116,3 @@ def serving(where: str | None, tell: Callable[[str], None]) -> Iterator[Watch]:
     finally:
         server.shutdown()
         server.server_close()
-
-
-def _open_telemetry() -> Watch:
-    """Observable instruments of the meter `everwhen`; nothing if the package is not there."""
-    try:
-        from opentelemetry import metrics  # type: ignore[import-not-found, unused-ignore]
-    except ImportError:
-        return lambda _: None
-    newest: list[JobStatus] = []
-    made: set[str] = set()
-    meter: Any = metrics.get_meter("everwhen")
-
-    def reader(name: str) -> Callable[[Any], list[Any]]:
-        def read(_: Any) -> list[Any]:
-            found = next((each for each in figures(newest[-1]) if each.name == name), None) if newest else None
-            return [] if found is None else [metrics.Observation(value, labels) for labels, value in found.values]
-
-        return read
-
-    def watch(status: JobStatus) -> None:
-        newest[:] = [status]
-        for each in figures(status):
-            if each.values and each.name not in made:
-                made.add(each.name)
-                make = meter.create_observable_counter if each.kind == "counter" else meter.create_observable_gauge
-                make(
-                    f"everwhen.{each.name.removesuffix('_total')}", callbacks=[reader(each.name)], description=each.help
-                )
-
-    return watch

@@ -5,12 +5,13 @@ What is wrong is an `SqlError` at the option, before anything is opened or writt
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import TypeVar
 
 from everwhen.algebra.explain import explain
-from everwhen.algebra.nodes import Node
+from everwhen.algebra.nodes import Filter, Map, Node, Union, walk
 from everwhen.algebra.properties.derive import properties
 from everwhen.connectors.options import OptionError, Options
 from everwhen.connectors.registry import (
@@ -64,6 +65,8 @@ class JobSink:
     key: tuple[str, ...]
     stamped: int | None
     written: Connector
+    asked: Node
+    """The plan as it was asked; `node` is the one rewritten."""
 
     def new_form(self) -> Form | None:
         """How its elements become rows; None if they stay elements."""
@@ -88,19 +91,24 @@ class JobPlan:
     sinks: Mapping[str, JobSink]
     grows: tuple[str, ...] = field(default=())
 
-    def identity(self) -> dict[str, str]:
-        """What must not change while the job has state."""
+    def identity(self, asked: bool = False) -> dict[str, str]:
+        """What must not change while the job has state: its queries as they run, or as they were asked."""
         found = {f"source {name}": str(each.options) for name, each in self.sources.items()}
         for name, each in self.sinks.items():
             found[f"sink {name}"] = f"{each.options}, form {each.form}, key {', '.join(each.key) or '-'}"
-            found[f"query of {name}"] = explain(each.node)
+            found[f"query of {name}"] = explain(each.asked if asked else each.node)
             found[f"level of {name}"] = str(each.level.to_plain())
         return found
 
-    def open_source(self, name: str) -> LiveInput:
+    def source_place(self, name: str, checkpoint: Path, reader: int = 0) -> SourcePlace:
+        """What is declared of a source, and where in a checkpoint it keeps what it needs."""
+        state = checkpoint / "sources" / (f"{name} {reader}" if reader else name)
+        return replace(self.sources[name].place, state=str(state), reader=reader)
+
+    def open_source(self, name: str, checkpoint: Path) -> LiveInput:
         """An input in process."""
-        each = self.sources[name]
-        return self._placed(each.written, lambda: each.connector.open(each.options, each.place))
+        each, place = self.sources[name], self.source_place(name, checkpoint)
+        return self._placed(each.written, lambda: each.connector.open(each.options, place))
 
     def open_sink(self, name: str, writer: str) -> EpochSink:
         """A sink of elements, or of rows in its form."""
@@ -136,7 +144,7 @@ def placed(program: JobProgram, written: Connector, work: Callable[[], T]) -> T:
 
 def job_plan(text: str, tick: str = "1ms", catalog: Catalog | None = None, *, unbounded: bool = False) -> JobPlan:
     """The text of a job, checked.  `unbounded`: state that nothing bounds is allowed."""
-    program = job_program(text, catalog, tick)
+    program = job_program(text, catalog, tick, _replacing)
     sources = {name: _source(program, each, tick) for name, each in program.sources.items()}
     stamped = ticks(tick, "1ns") if any(map(_has_timestamps, program.sources.values())) else None
     sinks = {name: _sink(program, each, stamped) for name, each in program.sinks.items()}
@@ -144,6 +152,21 @@ def job_plan(text: str, tick: str = "1ms", catalog: Catalog | None = None, *, un
     for each in sinks.values():
         grows += [text for text in map(str, require_bounded(each.node, unbounded)) if text not in grows]
     return JobPlan(program, tick, sources, sinks, tuple(grows))
+
+
+def _replacing(declaration: Declaration) -> tuple[str, ...]:
+    """The key by which rows of a source replace each other.  What is wrong with its options is told later, at its
+    place."""
+    written = declaration.connector
+    if written is None:
+        return ()
+    try:
+        connector = source_connector(written.name)
+        options = source_options(connector, written.arguments, written.options)
+    except QueryError:
+        return ()
+    lower = {name.lower(): name for name in declaration.schema.names}
+    return tuple(lower.get(name.lower(), name) for name in options.get("key") or ())
 
 
 def _has_timestamps(declaration: Declaration) -> bool:
@@ -177,7 +200,8 @@ def _sink(program: JobProgram, sink: SinkText, stamped: int | None) -> JobSink:
         raise error.within(program.text) from None
     key = placed(program, written, lambda: _key(node, options))
     level = level_of(sink.consistency)
-    found = JobSink(connector, options, node, level, options.text("form"), key, stamped, written)
+    asked = sink.query.node
+    found = JobSink(connector, options, node, level, options.text("form"), key, stamped, written, asked)
     if found.form in ("upsert", "retract") and level.emit is Emit.ALL:
         raise program.error("the future has no answer as of now; leave the level that says all", sink.span)
     try:
@@ -222,9 +246,31 @@ def _key(node: Node, options: Options) -> tuple[str, ...]:
         return named
     possible = sorted((tuple(n for n in schema.names if n in key) for key in proven if key), key=lambda k: (len(k), k))
     if not possible and form == "upsert":
-        raise OptionError(
-            f"{of}: an upsert needs a key, and the query has none: GROUP BY it, or declare a KEY of the stream; or "
-            "write form = 'retract'",
-            "form",
-        )
+        raise OptionError(f"{of}: an upsert needs a key: {_no_key(node, proven)}; or write form = 'retract'", "form")
     return possible[0] if possible else ()
+
+
+def _no_key(node: Node, proven: Sequence[frozenset[str]]) -> str:
+    """Why an answer has no key, and what to write."""
+    if frozenset() in proven:
+        return "the answer is one row, so give it one: SELECT 'all' AS id, …, and key = 'id'"
+    hidden = _hidden_key(node)
+    if hidden:
+        return f"{', '.join(hidden)} would be one, and is not in the answer: SELECT {', '.join(hidden)}, …"
+    if any(isinstance(each, Union) for each in walk(node)):
+        return "rows of both sides of a UNION ALL, or of several INSERT INTO, may agree: GROUP BY what is to be the key"
+    return (
+        "the query has none: GROUP BY it, declare it as the KEY of the stream, or keep the last row of each "
+        "(WINDOW(PARTITION BY … ROWS 1))"
+    )
+
+
+def _hidden_key(node: Node) -> tuple[str, ...]:
+    """The key of what a projection is made of, if it leaves columns of it out."""
+    while isinstance(node, Map | Filter):
+        below = node.input
+        found = sorted(tuple(n for n in below.schema.names if n in key) for key in properties(below).keys if key)
+        if isinstance(node, Map) and found:
+            return found[0]
+        node = below
+    return ()

@@ -11,37 +11,25 @@ from __future__ import annotations
 
 import json
 import os
-import time
-import uuid
 from collections import Counter
 from collections.abc import Callable, Mapping
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from everwhen.algebra.builder import Stream
 from everwhen.algebra.nodes import Source, walk
 from everwhen.core.consistency import Consistency
 from everwhen.core.schema import Schema
-from everwhen.core.time import INF, NEVER
-from everwhen.engine.files.checkpoint import agree
-from everwhen.jobs.formed_sink import FormedSink
+from everwhen.core.time import INF, NEVER, show
+from everwhen.jobs.formed_sink import FormedSink, would_write
+from everwhen.jobs.job_run import JobRun
 from everwhen.jobs.plan import JobPlan
-from everwhen.jobs.status import (
-    STOP,
-    JobStatus,
-    Rates,
-    SinkStatus,
-    SourceStatus,
-    asked_to_stop,
-    shown_instant,
-    write_status,
-)
+from everwhen.jobs.status import JobStatus, SinkStatus, SourceStatus
 from everwhen.sinks.base import EpochSink
 from everwhen.storage.atomic_file import whole_file
-from everwhen.storage.folder import LocalFolder
-from everwhen.storage.lease import Lease, take_lease
 from everwhen.stream.element_batch import ADJUST, ElementBatch
 
 if TYPE_CHECKING:
@@ -50,7 +38,6 @@ if TYPE_CHECKING:
     from everwhen.spark.api.handle import Handle
 
 _LOOK: Final = 0.1
-_TOLD: Final = 0.5
 
 
 class CountedSink(EpochSink):
@@ -87,8 +74,10 @@ class CountedSink(EpochSink):
         self.target.close()
 
 
-class SparkJob:
+class SparkJob(JobRun):
     """One run of a job at its checkpoint, on the Spark session there is, or a new one."""
+
+    engine = "spark"
 
     def __init__(
         self,
@@ -102,15 +91,12 @@ class SparkJob:
         note: Callable[[str], None] = lambda _: None,
         watch: Callable[[JobStatus], None] = lambda _: None,
     ) -> None:
-        self.plan, self.place, self.name = plan, Path(os.path.abspath(checkpoint)), name
-        self._trigger, self._buckets, self._watch = trigger, buckets, watch
-        self._tell, self._note = tell, note
-        self.restarts = 0
+        super().__init__(plan, checkpoint, name, note, watch)
+        self._trigger, self._buckets, self._tell = trigger, buckets, tell
         self._handles: dict[tuple[str, ...], Handle] = {}
         self._sinks: dict[str, CountedSink] = {}
-        self._rates = Rates()
-        self._started, self._told = time.time(), 0.0
-        self._lease: Lease | None = None
+        self._counted: dict[tuple[str, ...], int] = {}
+        self._worked, self._slowest = 0.0, 0.0
 
     def run(self) -> str:
         """Runs until everything is promised ("done"), or until it is asked to stop ("stopped")."""
@@ -118,49 +104,39 @@ class SparkJob:
         from everwhen.spark.api.run_files import session_for
 
         with ExitStack() as stack:
-            self._lease = take_lease(LocalFolder(str(self.place / "job")), str(self.place))
-            stack.callback(self._lease.release)
-            (self.place / STOP).unlink(missing_ok=True)
-            agree(self.place, {"engine": "spark job", **self.plan.identity()})
-            writer = self._writer()
-            again = f", start number {self.restarts + 1}" if self.restarts else ""
-            self._note(f"{self.name}: started as process {os.getpid()}{again}")
+            writer = stack.enter_context(self.held())
             try:
-                self._say("starting", force=True)
+                self.say("starting", force=True)
                 check = stack.enter_context(kept_signals())
                 spark = stack.enter_context(session_for(self.place, check))
                 stack.callback(self._stop)
                 self._begin(spark, writer)
                 ended = self._wait(check)
                 self._stop()
-                self._say(ended, force=True)
+                self.say(ended, force=True)
                 return ended
             except BaseException as bad:
-                interrupted = isinstance(bad, KeyboardInterrupt | SystemExit)
-                with suppress(OSError):
-                    self._say("stopped" if interrupted else "failed", force=True, error="" if interrupted else str(bad))
+                self.say_end(bad)
                 raise
 
-    def _writer(self) -> str:
-        file = self.place / "job.json"
-        found = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
-        self.restarts, own = int(found.get("starts", 0)), str(found.get("id", uuid.uuid4().hex))
-        with whole_file(file) as aside:
-            aside.write_text(json.dumps({"id": own, "starts": self.restarts + 1}), encoding="utf-8")
-        return own
-
     def _begin(self, spark: SparkSession, writer: str) -> None:
-        from everwhen.connectors.spark_bridge import spark_input
+        from everwhen.connectors.on_spark import spark_input
         from everwhen.spark.api.start import start
 
         sinks = self.plan.sinks
         levels: list[Consistency] = list(dict.fromkeys(sink.level for sink in sinks.values()))
         (self.place / "counts").mkdir(exist_ok=True)
         for number, level in enumerate(levels):
-            mine = {name: sink.node for name, sink in sinks.items() if sink.level == level}
-            reads = {each.name for each in walk(*mine.values()) if isinstance(each, Source)}
+            mine = {name: Stream(sink.node, asked=sink.asked) for name, sink in sinks.items() if sink.level == level}
+            reads = {each.name for each in walk(*(query.node for query in mine.values())) if isinstance(each, Source)}
             opened = {
-                name: spark_input(each.connector, each.options, each.place, spark, f"job {self.place} {number}")
+                name: spark_input(
+                    each.connector,
+                    each.options,
+                    self.plan.source_place(name, self.place, number),
+                    spark,
+                    f"job {self.place} {number}",
+                )
                 for name, each in self.plan.sources.items()
                 if name in reads
             }
@@ -169,7 +145,7 @@ class SparkJob:
                 if isinstance(sink, FormedSink):
                     sink = FormedSink(sink.form, sink.target, str(self.place / "forms" / name))
                 self._sinks[name] = CountedSink(sink, self.place / "counts" / name)
-            self._handles[tuple(mine)] = start(
+            handle = self._handles[tuple(mine)] = start(
                 mine,
                 {name: each.frame for name, each in opened.items()},
                 sources={name: each.source for name, each in opened.items() if each.source is not None},
@@ -179,14 +155,16 @@ class SparkJob:
                 consistency=level,
                 buckets=self._buckets,
             )
+            if handle.replaced_at is not None:
+                self._tell(f"{self.name}: {', '.join(mine)}: another plan takes over at {show(handle.replaced_at)}")
 
     def _wait(self, check: Callable[[], None]) -> str:
-        assert self._lease is not None
         while True:
             check()
-            self._say("running")
-            if asked_to_stop(self.place, self._lease.holder):
+            self.say("running")
+            if self.asked_to_stop():
                 return "stopped"
+            self.answer(self._explained)
             alive = False
             for handle in self._handles.values():
                 alive |= not handle.await_termination(_LOOK / len(self._handles))
@@ -194,6 +172,19 @@ class SparkJob:
                 return "done"
             if not alive:
                 return "done" if self._trigger == "available" else "stopped"
+
+    def _explained(self, word: str) -> list[tuple[str, Any]]:
+        """WAITING of all queries, or ANALYZE of all that run together, as text and as plain data."""
+        found: list[tuple[str, Any]] = []
+        for names, handle in self._handles.items():
+            if word == "waiting":
+                writes = would_write({name: self._sinks[name].target for name in names})
+                waits = [handle.waiting(name, writes.get(name)) for name in names]
+                found += [(str(each), each.to_plain()) for each in waits]
+            else:
+                told = handle.analyze()
+                found.append(("\n".join([f"{', '.join(names)}:", *told.lines()]), {"query": names, **told.to_plain()}))
+        return found
 
     def _stop(self) -> None:
         for handle in self._handles.values():
@@ -211,37 +202,29 @@ class SparkJob:
             found |= {name: int(report.answered.get(name, NEVER)) for name in names}
         return found
 
-    def _say(self, state: str, *, force: bool = False, error: str = "") -> None:
-        now = time.monotonic()
-        if not force and now - self._told < _TOLD:
-            return
-        self._told = now
-        status = self.status(state, error)
-        write_status(self.place, status)
-        self._watch(status)
-
     def status(self, state: str, error: str = "") -> JobStatus:
-        """How the job is."""
-        assert self._lease is not None
-        holder, reports = self._lease.holder, [h.progress for h in self._handles.values() if h.progress is not None]
-        recent = [each.seconds for handle in self._handles.values() for each in handle.recent]
+        reports = [h.progress for h in self._handles.values() if h.progress is not None]
+        for names, handle in self._handles.items():
+            for each in handle.recent:
+                if each.epoch > self._counted.get(names, -1):
+                    self._counted[names] = each.epoch
+                    self._worked += each.seconds
+                    self._slowest = max(self._slowest, each.seconds)
         sources, sinks = self._source_status(), self._sink_status()
-        counts: Mapping[str, int] = {f"source {n}": s.rows for n, s in sources.items()}
-        self._rates.note({**counts, **{f"sink {n}": s.elements for n, s in sinks.items()}}, time.monotonic())
-        waiting = "; ".join(handle.waiting() for handle in self._handles.values()) if state == "running" else ""
-        return JobStatus(
-            state=state, engine="spark", job=self.name, pid=holder.process, host=holder.host, started=self._started,
-            updated=time.time(), epochs=max((each.epoch + 1 for each in reports), default=0),
+        self.note_rates({n: s.rows for n, s in sources.items()}, {n: s.elements for n, s in sinks.items()})
+        waiting = "; ".join(handle.waits_for() for handle in self._handles.values()) if state == "running" else ""
+        return self.status_with(
+            state, error, sources, sinks, epochs=max((each.epoch + 1 for each in reports), default=0),
             epoch_seconds=max((each.seconds for each in reports), default=0.0),
-            slowest_epoch_seconds=max(recent, default=0.0),
-            checkpoint_epoch=min((each.epoch for each in reports), default=-1), restarts=self.restarts,
+            slowest_epoch_seconds=self._slowest, worked=self._worked,
+            checkpoint_epoch=min((each.epoch for each in reports), default=-1),
             state_rows=sum(each.state_rows for each in reports), state_bytes=sum(each.state_bytes for each in reports),
-            sources=sources, sinks=sinks, waiting=waiting, error=error,
+            waiting=waiting,
         )  # fmt: skip
 
     def _source_status(self) -> dict[str, SourceStatus]:
         found: dict[str, SourceStatus] = {}
-        for name, each in self.plan.sources.items():
+        for name in self.plan.sources:
             rows, late, promised = 0, 0, NEVER
             for handle in self._handles.values():
                 report = handle.progress
@@ -249,24 +232,16 @@ class SparkJob:
                     rows = max(rows, int(report.rows_total.get(name, 0)))
                     late = max(late, int(report.late_total.get(name, 0)))
                     promised = max(promised, int(report.progress[name]))
-            found[name] = SourceStatus(
-                each.connector.name, rows, self._rates.of(f"source {name}"), None, "", shown_instant(promised), late,
-                promised == INF,
-            )  # fmt: skip
+            found[name] = self.source_status(name, rows, promised, late, promised == INF)
         return found
 
     def _sink_status(self) -> dict[str, SinkStatus]:
         promised = self._promised()
         found: dict[str, SinkStatus] = {}
-        for name, each in self.plan.sinks.items():
+        for name in self.plan.sinks:
             sink = self._sinks.get(name)
             counts: Mapping[str, int] = {} if sink is None else sink.counts
-            formed = sink.target if sink is not None and isinstance(sink.target, FormedSink) else None
-            form: Any = None if formed is None else formed.form
-            found[name] = SinkStatus(
-                each.connector.name, each.form, counts.get("elements", 0), self._rates.of(f"sink {name}"),
-                counts.get("corrections", 0), None if formed is None else formed.changed,
-                shown_instant(promised.get(name, NEVER)), shown_instant(getattr(form, "now", NEVER)),
-                0 if form is None else len(form.waiting),
-            )  # fmt: skip
+            said, corrections = counts.get("elements", 0), counts.get("corrections", 0)
+            target = None if sink is None else sink.target
+            found[name] = self.sink_status(name, target, said, corrections, promised.get(name, NEVER))
         return found

@@ -21,11 +21,13 @@ from typing import Any, Final
 from everwhen.core.time import INF, NEVER
 from everwhen.errors import StateError
 from everwhen.storage.atomic_file import whole_file
+from everwhen.storage.folder import path_name
 from everwhen.storage.lease import Holder, held_by
 
 STATUS: Final = "status.json"
 STOP: Final = "stop"
 LOG: Final = "log"
+LATE_ROWS: Final = "late"
 _WINDOW: Final = 10.0
 """Rates are averages over so many seconds."""
 
@@ -96,6 +98,8 @@ class JobStatus:
     waiting: str = ""
     error: str = ""
     operators: Sequence[OperatorStatus] = ()
+    worked: float = 0.0
+    """Seconds that all epochs since this start took."""
 
     def to_plain(self) -> dict[str, Any]:
         """As JSON has it."""
@@ -166,6 +170,20 @@ def jobs_in(place: str | os.PathLike[str]) -> list[Path]:
     folder = Path(place)
     below = sorted(each.parent for each in folder.glob(f"*/{STATUS}")) if folder.is_dir() else []
     return [*([folder] if (folder / STATUS).exists() else []), *below]
+
+
+def late_rows_file(place: Path, source: str) -> Path:
+    """Where a job in process keeps the rows of a source that came too late, as JSON lines."""
+    return place / LATE_ROWS / f"{path_name(source)}.jsonl"
+
+
+def late_rows_files(place: Path, source: str) -> list[Path]:
+    """The files with the rows of a source that came too late: of a job in process one, on Spark one or more per epoch
+    and level."""
+    own = late_rows_file(place, source)
+    parts = place.glob(f"spark-*/everwhen/late/{path_name(source)}/epoch=*/*.parquet")
+    by_epoch = sorted(parts, key=lambda each: (each.parts[-5], int(each.parent.name.removeprefix("epoch=")), each.name))
+    return [*([own] if own.exists() else []), *by_epoch]
 
 
 def ask_to_stop(place: Path, holder: Holder) -> None:

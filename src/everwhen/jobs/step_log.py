@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from everwhen.errors import StateError
+from everwhen.storage.blamed import blamed
 
 
 @dataclass(frozen=True)
@@ -61,8 +62,11 @@ class StepLog:
         """Write an epoch down; when this returns it is on the disk."""
         assert self._file is not None
         text = json.dumps({"epoch": logged.epoch, "steps": logged.steps, "said": logged.said}, separators=(",", ":"))
-        self._file.write(text.encode() + b"\n")
-        os.fsync(self._file.fileno())
+        rest = text.encode() + b"\n"
+        with blamed(StateError, str(self._place), "note an epoch"):
+            while rest:  # a disk that becomes full takes a part
+                rest = rest[self._file.write(rest) or 0 :]
+            os.fsync(self._file.fileno())
 
     def cut(self, epoch: int) -> None:
         """The state after an epoch is kept, so what led to it goes."""

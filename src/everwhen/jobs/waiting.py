@@ -96,6 +96,11 @@ class Waiting:
     def __len__(self) -> int:
         return sum(map(len, self._runs))
 
+    @property
+    def first(self) -> int | None:
+        """The first start of all; None if nothing waits."""
+        return min((int(run.vs.min()) for run in self._runs if len(run)), default=None)
+
     def add(self, entries: Entries) -> None:
         """Keep more entries."""
         if not len(entries):

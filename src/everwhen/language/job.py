@@ -13,14 +13,15 @@
 
 A job ends with no query of its own.  Several INSERT INTO one sink write the rows of all of them (UNION ALL), so they
 have the same columns and ask for the same consistency.  Every sink is written.  A sink may be called as a stream is:
-INSERT INTO means sinks, FROM means streams.  What connectors are there and which
-options they have is not known here: `everwhen.jobs` checks it, at the places that are kept.
+INSERT INTO means sinks, FROM means streams.  DROP SINK forgets one, unless an INSERT INTO writes to it.  What
+connectors are there and which options they have is not known here: `everwhen.jobs` checks it, at the places that are
+kept.
 """
 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
@@ -63,10 +64,17 @@ class JobProgram:
 class _Sink:
     statement: s.CreateSink
     answer: Answer | None = None
+    inserts: tuple[s.Span, ...] = ()
 
 
-def job_program(text: str, catalog: Catalog | None = None, tick: str = "1ms") -> JobProgram:
-    """The text of a job; `SqlError` says what is wrong and where."""
+KeyOf = Callable[[Declaration], tuple[str, ...]]
+
+
+def job_program(
+    text: str, catalog: Catalog | None = None, tick: str = "1ms", key_of: KeyOf = lambda _: ()
+) -> JobProgram:
+    """The text of a job; `SqlError` says what is wrong and where.  `key_of`: the columns by which rows of a source
+    replace each other, if they do."""
     catalog = catalog or Catalog()
     sinks: dict[str, _Sink] = {}
     for statement in parse(text):
@@ -83,10 +91,41 @@ def job_program(text: str, catalog: Catalog | None = None, tick: str = "1ms") ->
             case s.InsertInto(name, query):
                 known = _known(name, text, catalog, sinks)
                 answer, catalog = _asked(query, text, catalog, tick, sinks)
-                sinks[known] = replace(sinks[known], answer=_both(sinks[known].answer, answer, text, statement.span))
+                both = _both(sinks[known].answer, answer, text, statement.span)
+                inserts = (*sinks[known].inserts, statement.span)
+                sinks[known] = replace(sinks[known], answer=both, inserts=inserts)
+            case s.Drop(name, if_exists, sink=True):
+                if not if_exists or _named(name, sinks) is not None:
+                    _drop(_known(name, text, catalog, sinks), name, text, sinks)
+            case s.CreateSource():
+                catalog = _keyed(declare(statement, text, catalog, tick), statement.name, key_of)
             case _:
                 catalog = declare(statement, text, catalog, tick)
     return _program(text, catalog, sinks)
+
+
+def _keyed(catalog: Catalog, name: s.Ident, key_of: KeyOf) -> Catalog:
+    """The catalogue after a source was declared.  If its rows replace each other, it varies, and no two rows that are
+    there together agree on its key."""
+    entry = catalog.stream(name.text, quoted=True)
+    assert entry is not None and entry.declaration is not None
+    declared = entry.declaration
+    key = key_of(declared)
+    if not key or not set(key) <= set(declared.schema.names) or declared.source.is_finite:
+        return catalog
+    keys = declared.source.keys if key in declared.source.keys else (*declared.source.keys, key)
+    source = replace(declared.source, kind="varying", keys=keys)
+    return catalog.with_entry(replace(entry, node=source, declaration=replace(declared, source=source)), replacing=True)
+
+
+def _drop(known: str, name: s.Ident, text: str, sinks: dict[str, _Sink]) -> None:
+    if sinks[known].inserts:
+        line = text.count("\n", 0, sinks[known].inserts[0].start) + 1
+        problem = (
+            f"the sink {known} cannot be dropped: INSERT INTO in line {line} writes to it; leave that out, or this"
+        )
+        raise _error(problem, text, name.span)
+    del sinks[known]
 
 
 def _create(statement: s.CreateSink, text: str, catalog: Catalog, tick: str, sinks: dict[str, _Sink]) -> Catalog:
@@ -122,10 +161,17 @@ def _asked(query: s.Ask, text: str, catalog: Catalog, tick: str, sinks: Mapping[
         raise
 
 
-def _known(name: s.Ident, text: str, catalog: Catalog, sinks: Mapping[str, _Sink]) -> str:
+def _named(name: s.Ident, sinks: Mapping[str, _Sink]) -> str | None:
     for known in sinks:
         if known == name.text or (not name.quoted and known.lower() == name.text.lower()):
             return known
+    return None
+
+
+def _known(name: s.Ident, text: str, catalog: Catalog, sinks: Mapping[str, _Sink]) -> str:
+    found = _named(name, sinks)
+    if found is not None:
+        return found
     if catalog.stream(name.text, name.quoted) is not None:
         raise _error(f"{name.text} is a stream; what is written to is a sink: CREATE SINK … INTO …", text, name.span)
     near = difflib.get_close_matches(name.text.lower(), [known.lower() for known in sinks], n=1)

@@ -158,6 +158,12 @@ def declare(statement: s.Statement, text: str, catalog: Catalog, tick: str) -> C
             bound = binder.query(query)
             node = named(bound, columns, binder)
             entry = Entry(name.text, node, None, frozenset(binder.read), _text(statement, text))
+        case s.CreateSink() | s.InsertInto() | s.Drop(sink=True):
+            raise binder.error(
+                "CREATE SINK and INSERT INTO make a job, which is started with everwhen start; leave them out to ask "
+                "a query",
+                statement.span,
+            )
         case s.Drop(name, if_exists):
             if if_exists and catalog.stream(name.text, name.quoted) is None:
                 return catalog
@@ -166,12 +172,6 @@ def declare(statement: s.Statement, text: str, catalog: Catalog, tick: str) -> C
             raise binder.error(
                 "ALTER QUERY changes a query that runs: in a session, or in everwhen shell; a run that goes on is "
                 "replaced by handle.replace",
-                statement.span,
-            )
-        case s.CreateSink(name) | s.InsertInto(name):
-            raise binder.error(
-                "CREATE SINK and INSERT INTO make a job, which is started with everwhen start; leave them out to ask "
-                "a query",
                 statement.span,
             )
         case s.Ask():
@@ -231,7 +231,7 @@ def _source(e: s.CreateSource, binder: Binder) -> Entry:
             e.arrives,
             policy,
             axis,
-            RowTimes(start, end, binder.tick, axis.dated),
+            RowTimes(start, end),
         )
     except SqlError:
         raise

@@ -188,6 +188,17 @@ class Operator(ABC):
         """
         return None
 
+    def remembers(self, port: int) -> tuple[int, Changes] | None:
+        """What is known here of all that came at a port: an instant, and what stands from that instant on.
+
+        The sum of the changes, restricted to the instant and later, is the port's history restricted so.  So a new
+        operator can be given what a running one was given, however long ago.  None: it is not kept.
+        """
+        return None
+
+    def expect(self, rows: Sequence[int]) -> None:  # noqa: B027 - most operators grow as they go
+        """So many rows will come soon at each port: make room once, rather than often.  Nothing has come yet."""
+
     def reach(self, starts: Sequence[int]) -> bool:
         """The largest start that the sources below each port have had, which is the same in all partitions; whether a
         step may say something new because of it."""
@@ -205,6 +216,10 @@ class Operator(ABC):
 
     def state_size(self) -> StateSize:
         return StateSize()
+
+    def key_count(self) -> int | None:
+        """How many keys (groups, partners' keys, rows) it keeps something of; None if it does not go by keys."""
+        return None
 
     def snapshot(self) -> dict[str, Any]:
         return {}

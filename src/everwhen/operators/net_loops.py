@@ -6,7 +6,7 @@ from typing import Final
 
 import numpy as np
 
-from everwhen.compiled.njit import njit
+from everwhen.compiled.njit import loop, njit
 from everwhen.core.time import INF
 
 _INF: Final = np.int64(INF)
@@ -155,6 +155,13 @@ def hashed(rows, i, first):
         h = (h ^ np.uint64(rows[i, j])) * np.uint64(0x9E3779B97F4A7C15)
         h ^= h >> np.uint64(29)
     return h ^ (h >> np.uint64(32))
+
+
+@loop
+def parts(rows, count, found):
+    """The parts, of so many, to which rows belong by their hash."""
+    for i in range(len(rows)):
+        found[i] = np.int64((hashed(rows, i, 0) >> np.uint64(24)) % np.uint64(count))
 
 
 @njit(cache=True, inline="always")

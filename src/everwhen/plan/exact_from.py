@@ -12,7 +12,6 @@ from collections.abc import Mapping
 from everwhen.core.emit import Emit
 from everwhen.core.time import INF, NEVER
 from everwhen.errors import QueryError
-from everwhen.operators.stateless.linear import rounded_up_time
 from everwhen.plan.lower import lower
 from everwhen.plan.physical import Port
 from everwhen.plan.stages.model import StagePlan, StreamIn
@@ -47,10 +46,10 @@ def _fed(stream: StreamIn, known: int) -> int:
     assert stream.feed is not None
     if stream.feed.window is None or known == NEVER:
         return known
-    size, slide = stream.feed.window
-    if size == INF:
+    found = stream.feed.window.exact_from(known)
+    if found == INF:
         raise _never(f"a window over {stream.feed.source.name!r} has no bound, so it needs all of the past")
-    return rounded_up_time(known + size, slide, 0) - 1
+    return found
 
 
 def _never(why: str) -> QueryError:

@@ -12,9 +12,8 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from everwhen.algebra.explain import WIDTH, explain, wrapped
-from everwhen.algebra.nodes import LMerge, Node, Source
+from everwhen.algebra.nodes import LMerge, Node, Source, walk
 from everwhen.core.emit import Emit
-from everwhen.core.time import INF
 from everwhen.operators.join.join import JoinOperator
 from everwhen.operators.loop.fixpoint import FixpointOperator
 from everwhen.operators.merge.inputs import MergeOperator
@@ -179,6 +178,14 @@ def _growth(root: Node) -> list[str]:
     lines = [] if found else ["nothing: every row goes when its lifetime has ended"]
     for entry in found:
         lines += wrapped(str(entry), "! " if entry.fatal else "- ", "  ", _INSIDE)
+    sources = {node.name: node for node in walk(root) if isinstance(node, Source)}
+    for name, source in sources.items():
+        if source.times.start is not None and source.policy.within is None and not source.is_finite:
+            text = (
+                f"{name} declares no WITHIN: unless its connector or CTIs in the input promise, nothing is final and "
+                f"nothing goes before it ends (ORDERED BY {source.times.start} WITHIN 30 MINUTES)"
+            )
+            lines += wrapped(text, "- ", "  ", _INSIDE)
     return lines
 
 
@@ -245,8 +252,7 @@ def _merging(stream: StreamIn) -> list[str]:
     assert stream.feed is not None
     steps = []
     if stream.feed.window is not None:
-        size, slide = stream.feed.window
-        steps.append(f"then window {'unbounded' if size == INF else f'range {size}'} slide {slide}")
+        steps.append(f"then {stream.feed.window}")
     if stream.feed.partial is not None:
         lanes = ", ".join(f"{lane.name} = {lane}" for lane in stream.feed.partial.lanes)
         steps.append(f"then rows of one lifetime and group merged: {lanes}")

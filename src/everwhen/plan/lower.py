@@ -11,8 +11,6 @@ from dataclasses import dataclass, field
 from itertools import count
 
 from everwhen.algebra import nodes as n
-from everwhen.algebra.explain import describe
-from everwhen.algebra.expressions.build import Column
 from everwhen.algebra.properties.derive import properties
 from everwhen.core.emit import Emit
 from everwhen.core.schema import Schema
@@ -27,7 +25,6 @@ from everwhen.operators.output.changelog import ChangelogEncoder, EventChangelog
 from everwhen.operators.output.emit_filter import EmitFilter
 from everwhen.operators.output.group_changelog import GroupChangelogEncoder
 from everwhen.operators.pattern.match import MatchOperator
-from everwhen.operators.punctuate.punctuate import PunctuateOperator
 from everwhen.operators.rank.over import OverOperator
 from everwhen.operators.rank.rank import RankOperator
 from everwhen.operators.sort.sort import SortedChangelogEncoder, SortOperator
@@ -36,22 +33,21 @@ from everwhen.operators.stateless.linear import (
     AlterLifetimeOperator,
     ChopOperator,
     DeletesOperator,
-    FilterOperator,
     GranularityOperator,
-    MapOperator,
     ShiftOperator,
     TimeWindowOperator,
-    UnionOperator,
 )
 from everwhen.operators.sweep.aggregate import AggregateOperator
 from everwhen.operators.sweep.multiplicity import CountsOperator
-from everwhen.operators.windows.chronons import ChrononsOperator
+from everwhen.operators.windows.chronons import ChrononsOperator, Counted
 from everwhen.operators.windows.coalesce import CoalesceOperator
 from everwhen.operators.windows.rows_window import RowsOperator
 from everwhen.operators.windows.stamps import SpanOperator, StampOperator
 from everwhen.plan.lower_joins import lower_join
+from everwhen.plan.lower_linear import lower_linear
 from everwhen.plan.lower_loop import loop_operator, turn_operator
 from everwhen.plan.merge_kernel import merge_kernel
+from everwhen.plan.names import what_it_computes
 from everwhen.plan.physical import Form, Handed, PhysicalPlan, PlacedOperator, Port, Sink
 from everwhen.plan.properties import (
     ahead,
@@ -64,6 +60,7 @@ from everwhen.plan.properties import (
     moves,
     one_row_per_group,
     passed_on,
+    require_alike,
     settled,
     whole,
 )
@@ -78,14 +75,15 @@ def lower(
     handed: Mapping[str, n.Node] | None = None,
     facing: frozenset[str] = frozenset(),
     circulating: frozenset[str] = frozenset(),
+    first: bool = True,
 ) -> PhysicalPlan:
     """Operators for named queries; nodes that queries share are computed once.
 
     `handed` are nodes whose changes another stage takes: whole events where the node keeps them, else segments; those
     named in `facing` meet nothing but a sink there.  `circulating` are exchanges that lie on a loop: what goes round is
-    neither clipped nor held back.
+    neither clipped nor held back.  `first`: whether this is the first partition, which has rows that only one has.
     """
-    lowering = Lowering(emit, pool or Interner(), circulating=circulating)
+    lowering = Lowering(emit, pool or Interner(), circulating=circulating, first=first)
     sinks = tuple(lowering.sink(name, node) for name, node in queries.items())
     given = tuple(lowering.hand(name, node, name in facing) for name, node in (handed or {}).items())
     return PhysicalPlan(
@@ -106,15 +104,17 @@ class Lowering:
     codecs: dict[str, RowCodec] = field(default_factory=dict)
     operators: dict[int, PlacedOperator] = field(default_factory=dict)
     circulating: frozenset[str] = frozenset()
+    first: bool = True
     _numbers: Iterator[int] = field(default_factory=count)
     _placed: dict[tuple[int, str, bool], tuple[n.Node, Port]] = field(default_factory=dict)
     _told: dict[int, n.Node] = field(default_factory=dict)  # nodes whose ends are told in columns above
+    _at: tuple[n.Node, str, bool] | None = None  # the node that is being lowered, in which form
 
     # -- placing ------------------------------------------------------------------------------------------------
 
     def sink(self, name: str, node: n.Node) -> Sink:
         codec = self.codec(node.schema)
-        self._note_ends(node)
+        self._begin(node)
         if isinstance(node, n.Sort):
             return self._sorted(name, node, codec)
         if self.emit is Emit.FINAL:
@@ -144,12 +144,13 @@ class Lowering:
         port = self.lower(node.input, "segments", top=True)
         return Sink(name, self.place("sort", SortOperator(node.by, codec), port), SortedChangelogEncoder(codec))
 
-    def _note_ends(self, root: n.Node) -> None:
-        stamps = [each for each in n.walk(root) if isinstance(each, n.Stamp) and each.end is not None]
-        self._told.update((id(each), each) for each in n.walk(*(stamp.input for stamp in stamps)))
+    def _begin(self, root: n.Node) -> None:
+        self._at = root, "sink", True
+        stamped = [each.input for each in n.walk(root) if isinstance(each, n.Stamp) and each.end is not None]
+        self._told.update((id(each), each) for each in n.walk(*stamped))
 
     def hand(self, name: str, node: n.Node, top: bool) -> Handed:
-        self._note_ends(node)
+        self._begin(node)
         if top and not node.keeps_events and self._clips_last(node):
             return Handed(name, self._clipped_last(node), self.codec(node.schema))
         port = self.lower(node, "events" if node.keeps_events else "segments", top)
@@ -173,9 +174,13 @@ class Lowering:
         return RowCodec(schema, self.pool)
 
     def place(self, name: str, operator: Operator, *inputs: Port) -> Port:
-        number = next(self._numbers)
-        self.operators[number] = PlacedOperator(name, operator, inputs)
-        return Port(operator=number)
+        assert self._at is not None, "operators are placed for a node"
+        node, form, top = self._at
+        feeds = [f"{p.form} {p.source or self.operators[p.operator].what}" for p in inputs]
+        what = what_it_computes(name, node, (form, top, self.policy(node, top)), feeds)
+        port = Port(operator=next(self._numbers))
+        self.operators[port.operator] = PlacedOperator(name, operator, inputs, what, node)
+        return port
 
     def keep(self, operators: Collection[int], sources: Collection[str]) -> None:
         """Forget all other operators and sources: what would need them is placed anew."""
@@ -204,14 +209,14 @@ class Lowering:
 
     def lower(self, node: n.Node, form: Form, top: bool = False, about: Collection[str] | None = None) -> Port:
         """The port of a node.  `about`: the columns of which promises are of use above (None: all)."""
-        if self.emit is Emit.ENDED:
-            top = top and clipped_by(node) is not None
-        else:
-            top = top and self.emit is Emit.CURRENT and left_open(node)  # else both ways are the same
+        told_apart = {Emit.ENDED: lambda: clipped_by(node) is not None, Emit.CURRENT: lambda: left_open(node)}
+        top = top and self.emit in told_apart and told_apart[self.emit]()  # else both ways are the same
         key = (id(node), form, top)
         if key not in self._placed:
+            outer, self._at = self._at, (node, form, top)
             # the node is kept with its place: another one may not get its id
             self._placed[key] = node, self._events(node, top) if form == "events" else self._segments(node, top)
+            self._at = outer
         port = self._placed[key][1]
         if isinstance(node, n.Join) and node.kind == "inner":
             join = self.operators[port.operator].operator
@@ -228,14 +233,8 @@ class Lowering:
                 return self._source(node, "events")
             case n.Exchange():
                 return self._exchange(node, "events")
-            case n.Filter(input, predicate):
-                return self.place("filter", FilterOperator(predicate, codec), self.lower(input, "events", top))
-            case n.Map(input, columns):
-                operator = MapOperator(columns, self.codec(input.schema), codec)
-                return self.place("map", operator, self.lower(input, "events", top))
-            case n.Union(left, right):
-                union = UnionOperator(codec, second=right.schema)
-                return self.place("union", union, self.lower(left, "events"), self.lower(right, "events"))
+            case n.Values() | n.Filter() | n.Map() | n.Unnest() | n.Union() | n.Punctuate():
+                return lower_linear(self, node, "events", top)
             case n.LMerge(copies):
                 return self._lmerge(node, [self.lower(each, "events") for each in copies], True)
             case n.AlterLifetime(input, hop, shift, length):
@@ -247,22 +246,13 @@ class Lowering:
                 lasts = input.length if isinstance(input, n.AlterLifetime) else None
                 stamp = StampOperator(self.codec(input.schema), codec, end is not None, lasts)
                 return self.place("stamp", stamp, self.lower(input, "events"))
-            case n.Punctuate(input, schemes):
-                return self.place("punctuate", PunctuateOperator(schemes, codec), self.lower(input, "events", top))
             case n.Coalesce(input, longest):
                 levels = CoalesceOperator(longest, codec, self.policy(node, top))
                 return self.place("coalesce", levels, self.lower(input, "segments"))
         raise AssertionError(f"{type(node).__name__} has no event form")
 
     def _source(self, node: n.Source, form: Form) -> Port:
-        known = self.sources.setdefault(node.name, node)
-        if known is not node and known.columns != node.columns:
-            raise QueryError(f"the source {node.name!r} is used with two schemas: {known.columns} and {node.columns}")
-        if known is not node and _checked(known) != _checked(node):
-            raise QueryError(
-                f"the source {node.name!r} is declared in two ways, {describe(known)!r} and {describe(node)!r}; "
-                "declare it once and use that for all queries"
-            )
+        require_alike(self.sources.setdefault(node.name, node), node)
         if node.name not in self.codecs:
             self.codecs[node.name] = self.codec(node.schema)
         return Port(source=node.name, form=form)
@@ -283,17 +273,8 @@ class Lowering:
                 return self._exchange(node, "segments")
             case n.Exchange() | n.AlterLifetime() | n.Deletes() | n.Coalesce() | n.Stamp():
                 return self.place("net", NetOperator(codec), self.lower(node, "events"))
-            case n.Filter(input, predicate):
-                return self.place("filter", FilterOperator(predicate, codec), self.lower(input, "segments", top))
-            case n.Punctuate(input, schemes):
-                return self.place("punctuate", PunctuateOperator(schemes, codec), self.lower(input, "segments", top))
-            case n.Map(input, columns):
-                operator = MapOperator(columns, self.codec(input.schema), codec)
-                copied = [expr.name for _, expr in columns if isinstance(expr, Column)]
-                return self.place("map", operator, self.lower(input, "segments", top, copied))
-            case n.Union(left, right):
-                ports = self.lower(left, "segments", top), self.lower(right, "segments", top)
-                return self.place("union", UnionOperator(codec, second=right.schema), *ports)
+            case n.Values() | n.Filter() | n.Map() | n.Unnest() | n.Union() | n.Punctuate():
+                return lower_linear(self, node, "segments", top)
             case n.LMerge(copies):
                 return self._lmerge(node, [self.lower(each, "segments") for each in copies], False)
             case n.TimeWindow(input, 1, 1) | n.Granularity(input, 1):  # the identity (thesis, remark 12.1)
@@ -323,7 +304,7 @@ class Lowering:
                     return self.instants("split", input, codec)
                 return self.place("split", ChopOperator(length, codec), self.lower(input, "segments"))
             case n.RowsWindow(input, rows, slide, partition):
-                port = self.instants("chronons", input, codec)
+                port = self.instants("chronons", input, codec, Counted(rows, slide, partition))
                 name = "rows window (split left out: chronon)" if instants(input) else "rows window"
                 return self.place(name, RowsOperator(rows, slide, partition, codec, policy), port)
             case n.MatchRecognize(input):
@@ -363,13 +344,15 @@ class Lowering:
         if key not in self._placed:
             operator, plan = loop_operator(node, self.pool, _lower_body)
             ports = [self.lower(each, "segments") for each in plan.externals]
+            outer, self._at = self._at, (node, "loop", False)
             self._placed[key] = node, self.place("fixpoint", operator, *ports)
+            self._at = outer
         return self._placed[key][1]
 
     def clipped(self, port: Port, codec: RowCodec, policy: Policy) -> Port:
         return self.place("clip", CountsOperator("clip", codec, policy), port)
 
-    def instants(self, name: str, node: n.Node, codec: RowCodec) -> Port:
+    def instants(self, name: str, node: n.Node, codec: RowCodec, counted: Counted | None = None) -> Port:
         """The node in lifetimes of one tick (thesis, 12.3.3): as it is, or cut.
 
         Lifetimes in general are cut as the present reaches them, and the rest is kept.  What came from chronons has no
@@ -381,7 +364,7 @@ class Lowering:
         if properties(node).chronon:
             return self.place(f"{name} (of chronons)", ChopOperator(1, codec, MOST_LEVELS), port)
         # what is cut into instants is never said beyond the present, clipped again above or not
-        return self.place(name, ChrononsOperator(codec, Policy(self.emit, moves=moves(node))), port)
+        return self.place(name, ChrononsOperator(codec, Policy(self.emit, moves=moves(node)), counted), port)
 
     def _change(self, port: Port, kind: str, codec: RowCodec, policy: Policy) -> Port:
         """Istream and Dstream."""
@@ -393,8 +376,3 @@ class Lowering:
 def _lower_body(body: n.Node, pool: Interner) -> PhysicalPlan:
     """What goes round a loop is neither clipped nor held back."""
     return lower({}, Emit.ALL, pool, handed={"step": body})
-
-
-def _checked(source: n.Source) -> tuple[object, ...]:
-    """What a source declares that its guard checks."""
-    return source.insert_only, source.chronons, source.schemes, source.arrives, source.policy

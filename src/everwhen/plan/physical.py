@@ -32,11 +32,14 @@ class Port:
 
 @dataclass(frozen=True, slots=True)
 class PlacedOperator:
-    """An operator in the graph; inputs stand before it."""
+    """An operator in the graph; inputs stand before it.  `what` tells what it computes (`names.py`), `node` for which
+    part of the plan it was placed."""
 
     name: str
     operator: Operator
     inputs: tuple[Port, ...]
+    what: str
+    node: n.Node
 
 
 @dataclass(frozen=True, slots=True)

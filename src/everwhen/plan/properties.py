@@ -8,10 +8,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 from everwhen.algebra import nodes as n
+from everwhen.algebra.explain import describe
 from everwhen.algebra.expressions.build import Column
 from everwhen.algebra.properties.derive import properties
 from everwhen.algebra.properties.properties import Properties
 from everwhen.core.emit import Emit
+from everwhen.errors import QueryError
 
 Way = tuple[tuple[int, int], ...]
 """What AlterLifetime does to starts on the way from a source: (hop, shift), one after the other."""
@@ -50,7 +52,7 @@ def grouped(node: n.Node) -> bool:
             return True
         case n.Join(kind="inner") | n.Fixpoint() | n.MatchRecognize() | n.Rank() | n.Over():
             return True
-        case n.Filter(input) | n.Punctuate(input) | n.Map(input):
+        case n.Filter(input) | n.Punctuate(input) | n.Map(input) | n.Unnest(input):
             return grouped(input)
     return False
 
@@ -69,7 +71,7 @@ def ahead(node: n.Node) -> bool:
             return size > 1 and not instants(input)  # a chronon is one piece
         case n.Split(_, length):
             return length > 1
-        case n.Filter(input) | n.Punctuate(input) | n.Map(input) | n.Granularity(input):
+        case n.Filter(input) | n.Punctuate(input) | n.Map(input) | n.Unnest(input) | n.Granularity(input):
             return ahead(input)
     return False
 
@@ -79,7 +81,7 @@ def settled(node: n.Node) -> bool:
     match node:
         case n.Aggregate() | n.Distinct() | n.SetOperation() | n.RelationToStream(_, "istream" | "dstream"):
             return True
-        case n.Filter(input) | n.Punctuate(input) | n.Map(input):
+        case n.Filter(input) | n.Punctuate(input) | n.Map(input) | n.Unnest(input):
             return settled(input)
         case n.RelationToStream(input) | n.Split(input, 1):  # chronons are passed on as they come
             return settled(input) or not properties(input).chronon
@@ -100,6 +102,7 @@ def instants(node: n.Node) -> bool:
             n.Filter(input)
             | n.Punctuate(input)
             | n.Map(input)
+            | n.Unnest(input)
             | n.Split(input)
             | n.TimeWindow(input, 1, 1)
             | n.Granularity(input, 1)
@@ -125,7 +128,7 @@ def left_open(node: n.Node) -> bool:
             return kind != "union all"
         case n.RelationToStream(_, kind):
             return kind != "rstream"
-        case n.Filter(input) | n.Punctuate(input) | n.Map(input):
+        case n.Filter(input) | n.Punctuate(input) | n.Map(input) | n.Unnest(input):
             return left_open(input)
         case n.Union(left, right):
             return left_open(left) or left_open(right)
@@ -156,9 +159,11 @@ def _only_inserts(node: n.Node) -> bool:
     match node:
         case n.Source():
             return node.insert_only
+        case n.Values():
+            return True
         case n.Filter() | n.Map() | n.Punctuate() | n.Union() | n.TimeWindow() | n.AlterLifetime() | n.Deletes():
             return all(map(_only_inserts, node.inputs))
-        case n.Join(kind="inner"):
+        case n.Join(kind="inner") | n.Unnest():
             return all(map(_only_inserts, node.inputs))
         case n.Split(length=length):
             return (length > 1 or instants(node.input)) and _only_inserts(node.input)
@@ -170,7 +175,7 @@ def _in_order(node: n.Node) -> bool:
     match node:
         case n.Source():
             return node.in_order
-        case n.Filter(input) | n.Map(input) | n.Punctuate(input) | n.AlterLifetime(input):
+        case n.Filter(input) | n.Map(input) | n.Punctuate(input) | n.AlterLifetime(input) | n.Unnest(input):
             return _in_order(input)
         case n.TimeWindow(input) | n.Split(input):
             return instants(input) and _in_order(input)  # else pieces that come later are said at once
@@ -209,7 +214,7 @@ def clipped_by(node: n.Node) -> frozenset[str] | None:
     match node:
         case n.Aggregate(_, keys):
             return frozenset(keys)
-        case n.Filter(input) | n.Punctuate(input):
+        case n.Filter(input) | n.Punctuate(input) | n.Unnest(input):
             return clipped_by(input)
         case n.Map(input, columns):
             below = clipped_by(input)
@@ -229,7 +234,7 @@ def passed_on(node: n.Node) -> bool:
     match node:
         case n.Exchange():
             return True
-        case n.Filter() | n.Punctuate() | n.Map() | n.Union():
+        case n.Filter() | n.Punctuate() | n.Map() | n.Union() | n.Unnest():
             return all(passed_on(each) for each in node.inputs)
     return False
 
@@ -247,3 +252,20 @@ def _ways(node: n.Node) -> set[Way]:
     if isinstance(node, n.AlterLifetime) and (node.hop, node.shift) != (1, 0):
         return {(*way, (node.hop, node.shift)) for way in below}
     return below
+
+
+def require_alike(known: n.Source, node: n.Source) -> None:
+    """QueryError unless two sources of one name are declared alike, in what their guard checks."""
+    if known is node:
+        return
+    if known.columns != node.columns:
+        raise QueryError(f"the source {node.name!r} is used with two schemas: {known.columns} and {node.columns}")
+    if _checked(known) != _checked(node):
+        raise QueryError(
+            f"the source {node.name!r} is declared in two ways, {describe(known)!r} and {describe(node)!r}; "
+            "declare it once and use that for all queries"
+        )
+
+
+def _checked(source: n.Source) -> tuple[object, ...]:
+    return source.insert_only, source.chronons, source.schemes, source.arrives, source.policy

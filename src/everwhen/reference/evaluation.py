@@ -39,9 +39,12 @@ from everwhen.algebra.nodes import (
     Stamp,
     TimeWindow,
     Union,
+    Unnest,
+    Values,
     reads_recursion,
     walk,
 )
+from everwhen.algebra.table_nodes import BEGINS
 from everwhen.core.time import INF
 from everwhen.errors import InputError, QueryError
 from everwhen.reference import instants, relational, temporal
@@ -85,7 +88,7 @@ def history(node: Node, inputs: Inputs, first: int | None = None, last: int | No
 
 def _stream(node: Node, streams: list[LogicalStream], inputs: Inputs) -> LogicalStream:
     match node:
-        case Source() | AlterLifetime() | Deletes() | Stamp():
+        case Source() | Values() | AlterLifetime() | Deletes() | Stamp():
             return stream_of(events(node, inputs))
         case Span():
             return stream_of(events(node, inputs))
@@ -98,13 +101,9 @@ def _stream(node: Node, streams: list[LogicalStream], inputs: Inputs) -> Logical
             return _over(s, lambda t: temporal.time_window(s, size, slide, t), instants.of_time_window(s, size, slide))
         case RowsWindow(input, rows, slide, partition):
             (s,) = streams
-            if s.settled == INF or s.at(s.settled):
-                raise InputError(
-                    "a window of rows over a lifetime without end",
-                    remedy="every instant counts as a row: give the lifetimes ends, or take a window of time",
-                )
             keys = tuple(input.schema.index(name) for name in partition)
-            return _over(s, lambda t: temporal.rows_window(s, rows, slide, keys, t), instants.of_rows_window(s))
+            found = instants.of_rows_window(s, rows, slide, keys)
+            return _over(s, lambda t: temporal.rows_window(s, rows, slide, keys, t), found)
         case LMerge(_, since):  # copies of one history: any that is right there
 
             def at_copy(t: int) -> Snapshot:
@@ -134,6 +133,8 @@ def snapshot(node: Node, *inputs: Snapshot) -> Snapshot:
             return relational.filtered(inputs[0], input.schema, predicate)
         case Map(input, columns):
             return relational.mapped(inputs[0], input.schema, columns)
+        case Unnest():
+            return relational.unnested(inputs[0], node)
         case Union():
             return relational.union(*inputs)
         case Join():
@@ -161,11 +162,16 @@ def events(node: Node, inputs: Inputs) -> list[Event]:
             if name not in inputs:
                 raise QueryError(f"no history for the source {name!r}; there is {', '.join(inputs) or 'none'}")
             return [(vs, ve, canonical_row(row)) for vs, ve, row in inputs[name].events()]
+        case Values(_, rows):
+            return [(BEGINS, INF, canonical_row(row)) for row in rows]
         case Filter(input, predicate):  # definition 3
             return [e for e in events(input, inputs) if relational.holds(predicate, input.schema, e[2])]
         case Map(input, columns):
             found = events(input, inputs)
             return [(vs, ve, relational.mapped_row(row, input.schema, columns)) for vs, ve, row in found]
+        case Unnest(input):
+            found = events(input, inputs)
+            return [(vs, ve, made) for vs, ve, row in found for made in relational.unnested_row(row, node)]
         case Union(left, right):
             return events(left, inputs) + events(right, inputs)
         case Punctuate(input):

@@ -6,11 +6,13 @@ milliseconds too.  Leaving an instant out would be a mistake, listing one too ma
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator
 from itertools import chain
 
 from everwhen.core.time import INF, NEVER
 from everwhen.reference.logical import Instants, LogicalStream
+from everwhen.reference.order import Row
 
 
 def same_as(*inputs: LogicalStream) -> Instants:
@@ -43,15 +45,26 @@ def of_time_window(s: LogicalStream, size: int, slide: int) -> Instants:
     return Instants(lambda t: sorted({shown(u) for u in changing(t) if shown(u) <= t}), last)
 
 
-def of_rows_window(s: LogicalStream) -> Instants:
-    """Every instant at which a row is alive adds rows."""
+def of_rows_window(s: LogicalStream, rows: int, slide: int, partition: tuple[int, ...]) -> Instants:
+    """Every instant at which a row is alive adds rows.
+
+    Rows that live for ever are added at every instant from the last change on.  The window stays as it is once it is
+    full of them, unless with a slide each instant shows another part of them.
+    """
 
     def until(t: int) -> list[int]:
         changes = s.changes(s.start, t)
         spans = zip(changes, [*changes[1:], t + 1], strict=False)
         return [u for vs, ve in spans for u in (range(vs, ve) if s.at(vs) else (vs,))]
 
-    return Instants(until, s.settled)
+    last = s.settled
+    if last not in (INF, NEVER) and s.at(last):
+        alive: defaultdict[Row, list[Row]] = defaultdict(list)
+        for row in s.at(last).elements():
+            alive[tuple(row[i] for i in partition)].append(row)
+        rests = all(len(a) % slide == 0 or rows % len(a) == 0 or len(set(a)) == 1 for a in alive.values())
+        last = last + rows + slide if rests else INF
+    return Instants(until, last)
 
 
 def of_granularity(s: LogicalStream, granule: int) -> Instants:

@@ -108,6 +108,8 @@ def _of(node: n.Node, below: list[list[Said]], given: Given, rows: Callable[[n.N
     match node:
         case n.Source(name):
             return [by_position(promise, node.schema) for promise in given.get(name, ())]
+        case n.Values():
+            return [Said(Patterns((ANY,) * len(node.schema)), INF)]
         case n.TimeWindow(_, _, slide):
             return _moved(below[0], lambda t: -(-(t + 1) // slide) * slide - 1)
         case n.Granularity(_, granule):
@@ -116,6 +118,8 @@ def _of(node: n.Node, below: list[list[Said]], given: Given, rows: Callable[[n.N
             return _moved(below[0], lambda t: t // hop * hop + shift)
         case n.Stamp(input, _, end):
             return _projected(below[0], input.schema, [*input.schema.names, None, *[None] * (end is not None)])
+        case n.Unnest(input, place=place):
+            return _projected(below[0], input.schema, [*input.schema.names, None, *[None] * (place is not None)])
         case n.Map(input, columns):
             kept = [expr.name if isinstance(expr, Column) else None for _, expr in columns]
             return _projected(below[0], input.schema, kept)

@@ -12,8 +12,9 @@ from typing import Any
 
 from everwhen.algebra.aggregates.calls import Aggregation
 from everwhen.algebra.expressions.build import Expr
-from everwhen.algebra.nodes import Join, SetKind
+from everwhen.algebra.nodes import Join, SetKind, Unnest
 from everwhen.core.schema import Schema
+from everwhen.errors import EvaluationError
 from everwhen.reference.logical import Snapshot
 from everwhen.reference.order import Row, canonical, canonical_row, row_order
 
@@ -39,6 +40,39 @@ def mapped(rows: Snapshot, schema: Schema, columns: Sequence[tuple[str, Expr]]) 
     for e, n in rows.items():
         result[mapped_row(e, schema, columns)] += n
     return result
+
+
+def unnested(snapshot: Snapshot, node: Unnest) -> Snapshot:
+    """Each row as often as it has elements, each of them once."""
+    found: Snapshot = Counter()
+    for row, count in snapshot.items():
+        for made in unnested_row(row, node):
+            found[made] += count
+    return found
+
+
+def unnested_row(row: Row, node: Unnest) -> list[Row]:
+    named = dict(zip(node.input.schema.names, row, strict=True))
+    values = [arg.value(named) for arg in node.args]
+    elements = [] if any(value is None for value in values) else _elements(node, values)
+    places: list[tuple[Any, ...]] = [(each, at) for at, each in enumerate(elements, 1)]
+    if node.outer and not places:
+        places = [(None, None)]
+    return [canonical_row((*row, *(each if node.place is not None else each[:1]))) for each in places]
+
+
+def _elements(node: Unnest, values: list[Any]) -> list[Any]:
+    if node.kind == "list":
+        return list(values[0])
+    at, end, step = values
+    found = []
+    nothing = step - step
+    if step == nothing:
+        raise EvaluationError("a step of nothing")
+    while (at < end if step > nothing else at > end) or (at == end and node.kind == "series"):
+        found.append(at)
+        at += step
+    return found
 
 
 def union(left: Snapshot, right: Snapshot) -> Snapshot:

@@ -116,10 +116,12 @@ def _open(shell: Shell, order: Order) -> None:
         if entry.reads or entry.declaration is None:
             raise QueryError(f"{entry.name} is a derived stream; open what it is made from")
         name = entry.name
-    if name in shell.session.inputs:
+    is_read = name in shell.session.inputs
+    if is_read and shell.feeds.shown(name, shell.session.catalog):
         raise QueryError(f"{name} is being read; stop its queries first, for it would begin anew")
     shell.feeds.attach(name, order.rest.split(maxsplit=1)[1])
-    shell.session.forget(name)
+    if not is_read:  # where a query waits for it, nothing of it has come yet
+        shell.session.forget(name)
     shell.say(f"{name} comes from {shell.feeds.files[name]}")
 
 

@@ -50,10 +50,14 @@ class Names:
     commands: tuple[str, ...]
 
 
+def sql_functions() -> tuple[str, ...]:
+    """The functions and aggregates that any text may call."""
+    return tuple(sorted((FUNCTIONS.keys() - {operator.name for operator in OPERATORS}) | set(AGGREGATES)))
+
+
 def names_of(session: SqlSession, files: Sequence[str], commands: Sequence[str]) -> Names:
     """The names of a session, and of files that are attached and not read yet."""
-    operators = {operator.name for operator in OPERATORS}
-    functions = {*(FUNCTIONS.keys() - operators), *AGGREGATES, *session.catalog.functions}
+    functions = {*sql_functions(), *session.catalog.functions}
     streams: dict[str, tuple[str, ...]] = {name: () for name in files}
     streams |= {name: entry.node.schema.names for name, entry in session.catalog.entries.items()}
     queries = tuple(query.name for query in session.queries())

@@ -186,6 +186,10 @@ class Feeds:
         finally:
             self.batch, self._epochs = before, None
 
+    def set_batch(self, batch: int) -> None:
+        """From now on so many elements of an input make an epoch."""
+        self.batch, self._epochs = batch, None
+
     # -- reading ------------------------------------------------------------------------------------------------
 
     @property
@@ -230,6 +234,12 @@ class Feeds:
             for name in wanted:
                 self.taken[name] = self.taken.get(name, 0) + len(generated[name])
         return self._noted(Epoch(batches, closes))
+
+    def note(self, batches: Mapping[str, ElementBatch]) -> None:
+        """Elements that came from elsewhere."""
+        for name, batch in batches.items():
+            self.taken[name] = self.taken.get(name, 0) + len(batch)
+        self._noted(Epoch(dict(batches), ()))
 
     def _noted(self, epoch: Epoch | None) -> Epoch | None:
         for name, batch in {} if epoch is None else epoch.batches.items():

@@ -13,7 +13,7 @@ would round (nanoseconds) are refused.
 | decimal(p, s)                       | numeric(p, s)                                                          |
 | timestamp, with a zone · time       | timestamp, timestamptz · time: to the microsecond                      |
 | duration                            | bigint, in the type's unit                                             |
-| lists                               | jsonb, as in JSON lines                                                |
+| lists, structures                   | jsonb, as in JSON lines                                                |
 | dictionary · null                   | as its values · text                                                   |
 """
 

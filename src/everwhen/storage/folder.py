@@ -154,7 +154,7 @@ def blame(bad: OSError, place: str, wanted: str) -> str:
             came, remedy = "permission denied", "give this user the right to write there, or choose another place"
         case errno.EROFS:
             came, remedy = "the file system is read-only", "choose another place"
-        case errno.ENOSPC | errno.EDQUOT:
+        case errno.ENOSPC | errno.EDQUOT | errno.EFBIG:
             came, remedy = "no space is left", "free some space there, or choose another place; then start again"
         case errno.ENOTDIR | errno.EEXIST | errno.EISDIR:
             came, remedy = "a file stands where a directory should be, or the reverse", "choose another place"

@@ -13,9 +13,11 @@ from typing import ClassVar, Final
 import numpy as np
 import pyarrow as pa
 
+from everwhen.core.moment import moment
 from everwhen.core.punctuation import Punctuation
 from everwhen.core.schema import Schema
 from everwhen.core.time import INF, MAX_TIME, MIN_TIME, is_time, show
+from everwhen.core.time_axis import TICKS, TimeAxis
 from everwhen.errors import InputError
 from everwhen.rows.codec import RowCodec
 from everwhen.stream.batch_punctuation import TrailingPunctuation, part_of
@@ -93,11 +95,14 @@ class ElementBatch:
         found = [np.where(t == INF, INF, t * times) for t in (self.vs, self.ve, self.vnew)]
         return replace(self, vs=found[0], ve=found[1], vnew=found[2])
 
-    def elements(self) -> Iterator[Element]:
-        """The same elements one by one, for people and tests."""
+    def elements(self, axis: TimeAxis = TICKS) -> Iterator[Element]:
+        """The same elements one by one, for people and tests; on a dated axis their times are moments."""
         names = self.schema.names
         columns = [column.to_pylist() for column in self.columns]
-        times = zip(self.op.tolist(), self.vs.tolist(), self.ve.tolist(), self.vnew.tolist(), strict=True)
+        vs, ve, vnew = (each.tolist() for each in (self.vs, self.ve, self.vnew))
+        if axis.dated:
+            vs, ve, vnew = ([moment(t, axis) for t in each] for each in (vs, ve, vnew))
+        times = zip(self.op.tolist(), vs, ve, vnew, strict=True)
         for i, (op, vs, ve, vnew) in enumerate(times):
             if op == CTI:
                 yield Cti(vs)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from datetime import date, datetime
 from functools import cached_property
+from time import monotonic
 from typing import Any, Final, Literal
 
 import numpy as np
@@ -17,7 +18,8 @@ import pyarrow as pa
 
 from everwhen.core.scalars import Unfit
 from everwhen.core.schema import Schema
-from everwhen.core.time import INF, MAX_TIME, MIN_TIME, ticks
+from everwhen.core.time import INF, MAX_TIME, MIN_TIME
+from everwhen.core.time_axis import TimeAxis, asked_axis, tick_length
 from everwhen.errors import QueryError
 from everwhen.formats.time_columns import ticks_of_text
 from everwhen.stream.element import Element
@@ -26,10 +28,15 @@ from everwhen.tables.events import Events, coalesced, payload_of, standing
 from everwhen.tables.html import answer_html, answer_text, texts
 from everwhen.tables.optional import package
 from everwhen.tables.plot import lifetimes_chart
-from everwhen.tables.time_column import time_column
 
 KEPT: Final = 1_000_000
 """So many elements are kept while an answer is iterated over."""
+LOOKED: Final = 100_000
+"""To be shown, an answer is read to its end, but at most to so many elements;"""
+SECONDS: Final = 2.0
+"""and where they do not come, for so long,"""
+EPOCHS: Final = 20
+"""and for so many epochs at least, since the first ones may load compiled loops."""
 
 Instant = int | str | date | datetime
 Times = Literal["auto", "ticks"]
@@ -67,8 +74,7 @@ class Answer(Iterator[Element]):
         self._lost = self._ended = False
         self._failure: Exception | None = None
         self._schema = schema
-        self.tick, self.dated = tick, dated
-        self._tick = ticks(tick, "1ns")
+        self.axis = TimeAxis(tick_length(tick), dated)
         self._in_order = in_order
         self._cursor = self._from(0)
 
@@ -93,7 +99,7 @@ class Answer(Iterator[Element]):
 
     def _from(self, place: int) -> Iterator[Element]:
         for batch in self._batches_from(place):
-            yield from batch.elements()
+            yield from batch.elements(self.axis)
 
     def _batches_from(self, place: int) -> Iterator[ElementBatch]:
         while True:
@@ -216,24 +222,35 @@ class Answer(Iterator[Element]):
         return f"<Answer {'' if self._schema is None else f'{self._schema}, '}{read}>"
 
     def __str__(self) -> str:
-        return answer_text(self.to_arrow(), self._events, self._promised)
+        """The first rows as text; of an answer that goes on for long, those that have come so far."""
+        return answer_text(*self._shown())
 
     def _repr_html_(self) -> str:
-        """The first rows for a notebook."""
-        return answer_html(self.to_arrow(), self._events, self._promised)
+        """The first rows for a notebook; of an answer that goes on for long, those that have come so far."""
+        return answer_html(*self._shown())
 
-    @property
-    def _promised(self) -> str:
-        promised = self._events.promised
-        found = pa.chunked_array([self._column(np.array([INF if promised is None else promised]), "auto")])
-        return str(texts(found)[0])
+    def _shown(self) -> tuple[pa.Table, Events, str, bool]:
+        """A table of what has come, its events, what is promised, and whether more may come."""
+        events = self._events if self._look() else standing(self._kept, self.schema, self._in_order)
+        promised = INF if events.promised is None else events.promised
+        found = pa.chunked_array([self._column(np.array([promised]), "auto")])
+        return self._table(events, "auto"), events, str(texts(found)[0]), not self._ended
+
+    def _look(self) -> bool:
+        """Read on, but not for ever; whether the answer has been read to its end."""
+        self._require_kept()
+        begin, epochs = monotonic(), 0
+        while not self._ended and self._count < LOOKED and (epochs < EPOCHS or monotonic() < begin + SECONDS):
+            self._next(keep=True)
+            epochs += 1
+        return self._ended
 
     # -- conversions ------------------------------------------------------------------------------------------------
 
     def _column(self, times: np.ndarray, asked: Times) -> pa.Array:
         if asked not in ("auto", "ticks"):
             raise QueryError(f"times={asked!r}: there are 'auto' and 'ticks'")
-        return time_column(times, self._tick, self.dated and asked == "auto")
+        return asked_axis(self.axis, asked).array(times)
 
     def _rows(self, rows: pa.Table) -> pa.Table:
         return rows.select(self.schema.names)
@@ -263,10 +280,10 @@ class Answer(Iterator[Element]):
                 raise QueryError(f"the instant {t} is out of range")
             return int(t)
         text = t.isoformat() if isinstance(t, date) else str(t)
-        if not self.dated and not text.strip().removeprefix("-").isdecimal():
+        if not self.axis.dated and not text.strip().removeprefix("-").isdecimal():
             raise QueryError(f"{text!r} is a timestamp, and the times of this answer are numbers of ticks")
         try:
-            return ticks_of_text(text, "t", self._tick)
+            return ticks_of_text(text, "t", self.axis.tick)
         except Unfit as bad:
             raise QueryError(f"{bad.problem} ({bad.remedy})") from None
 

@@ -22,10 +22,9 @@ import pyarrow as pa
 
 from everwhen.algebra.nodes import Source
 from everwhen.core.kinds import kind
-from everwhen.core.row_times import RowTimes
+from everwhen.core.row_times import NO_TIMES, RowTimes
 from everwhen.core.schema import Schema
-from everwhen.core.time import ticks
-from everwhen.core.time_axis import TimeAxis
+from everwhen.core.time_axis import TICKS, TimeAxis, tick_length
 from everwhen.errors import InputError, QueryError
 from everwhen.formats.input_file import InputFile, Kind, read_input
 from everwhen.stream.element import Adjust, Cti, ExternalCti, Insert, Punct
@@ -50,6 +49,7 @@ class Rows:
 
     table: Any
     times: RowTimes
+    tick: int
     constant: bool = False
 
 
@@ -70,14 +70,12 @@ def rows(table: Any, time: str | None = None, end: str | None = None, tick: str 
         raise QueryError("rows() takes a table or a path, not what rows() has made")
     if end is not None and time is None:
         raise QueryError("rows(end=…) needs time=…, too: a row lives from one to the other")
-    if ticks(tick, "1ns") == 0:
-        raise QueryError(f"a tick is longer than nothing, not {tick!r}")
-    return Rows(table, RowTimes(time, end, tick), time is None)
+    return Rows(table, RowTimes(time, end), TimeAxis(tick_length(tick)).tick, time is None)
 
 
 def source_of(name: str, given: Any, tick: str = "1ms") -> Source:
     """A source with the columns of a table or file, for a query that does not declare it."""
-    described = given if isinstance(given, Rows) else Rows(given, RowTimes(tick=tick))
+    described = given if isinstance(given, Rows) else Rows(given, NO_TIMES, tick_length(tick))
     times, types = described.times, types_in(described.table, name)
     if not isinstance(given, Rows):
         _require_start(types, name)
@@ -88,9 +86,8 @@ def source_of(name: str, given: Any, tick: str = "1ms") -> Source:
     payload = [(column, type_) for column, type_ in types.items() if column not in (*times.columns, *_OWN)]
     one_tick = times.start is not None and times.end is None
     constant: Kind = "constant" if described.constant else "stream"
-    found = replace(times, dated=dated)
-    axis = TimeAxis(ticks(times.tick, "1ns"), dated)
-    return Source(name, Schema.of(payload), chronons=one_tick, kind=constant, axis=axis, times=found)
+    axis = TimeAxis(described.tick, dated)
+    return Source(name, Schema.of(payload), chronons=one_tick, kind=constant, axis=axis, times=times)
 
 
 def _require_start(types: Mapping[str, pa.DataType], name: str) -> None:
@@ -105,27 +102,29 @@ def _require_start(types: Mapping[str, pa.DataType], name: str) -> None:
     )
 
 
-def times_of(sources: Iterable[Source], inputs: Mapping[str, Any]) -> RowTimes:
+def axis_of(sources: Iterable[Source], inputs: Mapping[str, Any]) -> TimeAxis:
     """How long a tick of a query is, and whether its times are timestamps: one source that has them is enough."""
-    found = [_times_of(source, inputs.get(source.name)) for source in sources]
-    telling = [times for times in found if times.dated] or [times for times in found if times.columns]
-    lengths = {ticks(times.tick, "1ns"): times.tick for times in telling}
+    found = [_axis_of(source, inputs.get(source.name)) for source in sources]
+    telling = [axis for axis, _ in found if axis.dated] or [axis for axis, tells in found if tells]
+    lengths = dict.fromkeys(axis.tick_text for axis in telling)
     if len(lengths) > 1:
-        raise QueryError(f"the inputs have ticks of different lengths: {', '.join(lengths.values())}")
-    return RowTimes(tick=telling[0].tick, dated=telling[0].dated) if telling else RowTimes()
+        raise QueryError(f"the inputs have ticks of different lengths: {', '.join(lengths)}")
+    return telling[0] if telling else TICKS
 
 
-def _times_of(source: Source, given: Any) -> RowTimes:
-    """What a source declares, else what the columns of times in its table or file are."""
+def _axis_of(source: Source, given: Any) -> tuple[TimeAxis, bool]:
+    """What a source declares, else what the columns of times in its table or file are; and whether columns are named
+    for times."""
     if source.times.columns:
-        return source.times
+        return source.axis, True
     if isinstance(given, Answer):
-        return RowTimes(tick=given.tick, dated=given.dated)
-    told = given if isinstance(given, Rows) else Rows(given, source.times)
+        return given.axis, False
+    told = given if isinstance(given, Rows) else Rows(given, source.times, source.axis.tick)
     table, columns = told.table, told.times.columns or ("vs",)
     known = names_in(table) is not None if is_table(table) else isinstance(table, str | PathLike) and told is given
     types = types_in(table, source.name, columns) if known else {}
-    return replace(told.times, dated=any(name in types and _is_dated(types[name]) for name in columns))
+    dated = any(name in types and _is_dated(types[name]) for name in columns)
+    return TimeAxis(told.tick, dated), bool(told.times.columns)
 
 
 def _is_dated(type_: pa.DataType) -> bool:
@@ -156,12 +155,12 @@ def batches_of(given: Any, source: Source, size: int) -> Iterable[ElementBatch]:
 
 def _read(source: Source, given: Any) -> InputFile:
     """How the rows of a source are read: as it is declared, else as `rows` says."""
-    times, constant = source.times, source.kind == "constant"
+    times, constant, axis = source.times, source.kind == "constant", source.axis
     if isinstance(given, Rows) and not times.columns and source.kind == "stream":
-        times, constant = given.times, given.constant
+        times, constant, axis = given.times, given.constant, TimeAxis(given.tick)
     kind_: Kind = "constant" if constant else source.kind
     time, period = (None, (times.start, times.end)) if times.start and times.end else (times.start, None)
-    return InputFile(source.name, source.schema, kind_, time, period, times.tick)
+    return InputFile(source.name, source.schema, kind_, time, period, axis.tick_text)
 
 
 def _wanted(read: InputFile) -> Wanted:

@@ -15,34 +15,35 @@ _LONGEST: Final = 80
 _LIVES: Final = ("vs", "ve")
 
 
-def answer_html(table: pa.Table, events: Events, promised: str) -> str:
+def answer_html(table: pa.Table, events: Events, promised: str, goes_on: bool = False) -> str:
     """The first rows as a table of HTML, everything escaped."""
     shown = table.slice(0, _ROWS)
     head = "".join(f"<th>{escape(name)}</th>" for name in shown.column_names)
     lines = "".join("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in line) + "</tr>" for line in _cells(shown))
-    note = escape(_note(events, promised))
+    note = escape(_note(events, promised, goes_on))
     return f"<table><thead><tr>{head}</tr></thead><tbody>{lines}</tbody></table><p>{note}</p>"
 
 
-def answer_text(table: pa.Table, events: Events, promised: str) -> str:
+def answer_text(table: pa.Table, events: Events, promised: str, goes_on: bool = False) -> str:
     """The first rows as a table of text."""
     shown = table.slice(0, _ROWS)
     lines = [list(shown.column_names), *_cells(shown)]
     widths = [max(len(line[i]) for line in lines) for i in range(shown.num_columns)]
     drawn = [" | ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines]
-    return "\n".join([*drawn, _note(events, promised)])
+    return "\n".join([*drawn, _note(events, promised, goes_on)])
 
 
-def _note(events: Events, promised: str) -> str:
+def _note(events: Events, promised: str, goes_on: bool) -> str:
     n, more = len(events), len(events) - _ROWS
-    parts = [f"{n} row{'' if n == 1 else 's'}" + (f", the first {_ROWS} shown" if more > 0 else "")]
+    so_far = " so far" if goes_on else ""
+    parts = [f"{n} row{'' if n == 1 else 's'}{so_far}" + (f", the first {_ROWS} shown" if more > 0 else "")]
     corrected = events.corrections
     parts.append(f"{corrected or 'no'} correction{'' if corrected == 1 else 's'} applied")
     if events.promised is None:
         parts.append("nothing is final yet")
     else:
         parts.append("all of it final" if events.promised == INF else f"final before {promised}")
-    return "; ".join(parts)
+    return "; ".join([*parts, "the answer goes on"] if goes_on else parts)
 
 
 def _cells(table: pa.Table) -> list[list[str]]:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import pickle
 import random
+import time
 from collections.abc import Mapping
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +28,7 @@ from everwhen.connectors.registry import (
 from everwhen.core.schema import Schema
 from everwhen.core.time import INF
 from everwhen.errors import InputError, QueryError, SinkError, SourceError, StateError
-from everwhen.sinks.rows import DELETE, PUT, RowChanges
+from everwhen.sinks.rows import AFTER, BEFORE, DELETE, PUT, RowChanges
 from everwhen.stream.element import Adjust, Cti, Insert
 from everwhen.stream.element_batch import ElementBatch, batch_of
 from everwhen.stream.history import History
@@ -97,6 +99,38 @@ def test_upserts_are_one_row_per_key(tmp_path: Path) -> None:
     out.commit(1, changes("upsert", (DELETE, 1, None), (PUT, 2, "c"), (DELETE, 7, None), (PUT, None, "m")))
     out.commit(1, changes("upsert", (PUT, 5, "twice")))
     assert rows(tmp_path / "t") == [(2, "c"), (None, "m")]
+
+
+def test_changes_are_appended_in_their_order(tmp_path: Path) -> None:
+    """What came less what went is the answer, whoever reads it, and an epoch is in once."""
+    out, rng = sink(tmp_path / "t", "retract", ("item",)), random.Random(5)
+    out.prepare(SCHEMA)
+    now: dict[int, str] = {}
+    for epoch in range(12):
+        listed: list[tuple[int, Any, Any]] = []
+        for item in rng.sample(range(8), 4):
+            name = rng.choice([None, *"abc"])
+            before = now.pop(item, None)
+            if name is not None:
+                now[item] = name
+            if name is not None and before is not None:
+                listed += [(BEFORE, item, before), (AFTER, item, name)]
+            elif name is not None or before is not None:
+                listed.append((PUT, item, name) if before is None else (DELETE, item, before))
+        for _ in range(2):
+            out.commit(epoch, changes("retract", *listed))
+    found = DeltaTable(str(tmp_path / "t")).to_pyarrow_table()
+    net = duckdb.sql(
+        "SELECT item, name FROM found GROUP BY ALL "
+        "HAVING sum(CASE WHEN op IN ('insert', 'update_postimage') THEN 1 ELSE -1 END) <> 0 ORDER BY item"
+    ).fetchall()
+    assert net == sorted(now.items()) and net
+    ordered = found.sort_by([("_epoch", "ascending"), ("_sequence", "ascending")]).to_pylist()
+    for before, after in pairwise(ordered):
+        assert (before["op"] == "update_preimage") == (after["op"] == "update_postimage")
+    odd = Schema.of([("_epoch", pa.int64())])
+    with pytest.raises(SinkError, match=r"form retract adds a column '_epoch'.*rename it"):
+        sink(tmp_path / "odd", "retract", schema=odd).prepare(odd)
 
 
 def test_elements_can_be_read_back_in_their_order(tmp_path: Path) -> None:
@@ -192,7 +226,7 @@ def test_appended_rows_by_a_column_of_time_and_by_commit(tmp_path: Path) -> None
     DeltaTable(str(path)).delete("ts = 40")
     with pytest.raises(InputError, match=r"version 1 has a change 'delete'.*key = 'id'"):
         feed.take(10)
-    assert feed.position["log"] == {"version": 0}
+    assert feed.position["log"]["version"] == 0
 
 
 @pytest.mark.parametrize("key", [True, False])
@@ -216,6 +250,45 @@ def test_the_same_again_from_any_version(tmp_path: Path, key: bool) -> None:
         for _, expected, position in told[first:]:
             assert [str(each) for each in other.take_to(position).elements()] == expected
             assert other.position == position
+
+
+@pytest.mark.parametrize("key", [True, False])
+def test_a_table_at_rest_promises_and_later_commits_count_from_there(
+    tmp_path: Path, key: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, ahead, hour = tmp_path / "t", [0], 3_600_000
+    clock = time.time_ns
+    monkeypatch.setattr(time, "time_ns", lambda: clock() + ahead[0] * 10**6)
+    write_deltalake(path, table((1, "a")), configuration=FEED)
+    options = {"heartbeat": "1 ms", "disorder": "0 s", **({"key": "item"} if key else {})}
+    feed, told = source(path, **options), []
+
+    def take() -> list[Any]:
+        time.sleep(0.003)
+        before = json.loads(json.dumps(feed.position))
+        batch = feed.take(100)
+        found = [] if batch is None else list(batch.elements())
+        told.append((before, [str(each) for each in found], json.loads(json.dumps(feed.position))))
+        return found
+
+    assert isinstance(take()[0], Insert)
+    assert not take()  # the time is noted
+    (rests,) = take()
+    assert isinstance(rests, Cti)
+    ahead[0] = hour
+    take()
+    (later,) = take()  # the clock of this machine is ahead of the writer's
+    assert isinstance(later, Cti) and later.t >= rests.t + hour // 2
+    write_deltalake(path, table((2, "b")), mode="append")
+    inserted = take()[0]
+    assert isinstance(inserted, Insert) and inserted.vs >= later.t
+    for first in range(len(told)):
+        other = source(path, **options)
+        other.seek(told[first][0])
+        again = other.take_to(told[-1][2])
+        expected = [line for _, lines, _ in told[first:] for line in lines if not line.startswith("cti")]
+        assert [str(each) for each in again.elements() if not isinstance(each, Cti)] == expected
+        assert other.position == told[-1][2]
 
 
 def test_a_table_as_a_relation_is_read_at_one_version(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ import pytest
 from everwhen.connectors.registry import SinkPlace, sink_connector, sink_options
 from everwhen.core.schema import Schema
 from everwhen.errors import QueryError, SinkError
-from everwhen.sinks.rows import DELETE, PUT, RowChanges
+from everwhen.sinks.rows import AFTER, BEFORE, DELETE, PUT, RowChanges
 
 pytest.importorskip("pyiceberg.catalog.sql", reason="left out: pyiceberg is not installed")
 pytestmark = [
@@ -68,6 +68,23 @@ def test_upserts_are_one_row_per_key(tmp_path: Path, key: tuple[str, ...]) -> No
     out.commit(1, changes("upsert", (DELETE, 1, "a"), (PUT, 2, "b"), (DELETE, 7, None), (PUT, None, "n")))
     out.commit(1, changes("upsert", (PUT, 5, "twice")))
     assert rows(out) == [(2, "b"), (None, "n")]
+
+
+def test_changes_are_appended_in_their_order(tmp_path: Path) -> None:
+    out = sink(tmp_path, "retract", ("item",))
+    out.prepare(SCHEMA)
+    out.commit(0, changes("retract", (PUT, 1, "a"), (PUT, 2, "b")))
+    out.commit(3, changes("retract", (BEFORE, 1, "a"), (AFTER, 1, "c"), (DELETE, 2, "b")))
+    out.commit(3, changes("retract", (PUT, 9, "twice")))
+    found = out._table().scan().to_arrow().sort_by([("_epoch", "ascending"), ("_sequence", "ascending")]).to_pylist()
+    assert [tuple(row.values()) for row in found] == [
+        (0, 0, "insert", 1, "a"), (0, 1, "insert", 2, "b"), (3, 0, "update_preimage", 1, "a"),
+        (3, 1, "update_postimage", 1, "c"), (3, 2, "delete", 2, "b"),
+    ]  # fmt: skip
+    assert out.committed() == 3
+    odd = Schema.of([("op", pa.string())])
+    with pytest.raises(SinkError, match=r"form retract adds a column 'op'.*rename it"):
+        sink(tmp_path, "retract", schema=odd).prepare(odd)
 
 
 def test_other_columns_types_and_places_are_refused(tmp_path: Path) -> None:

@@ -147,6 +147,6 @@ def test_broker_away_topic_missing_and_types_without_json(cluster: Cluster) -> N
         away.prepare(SCHEMA)
     with pytest.raises(SinkError, match=r"topic 'no-such' is not there"):
         cluster.sink("no-such", place).prepare(SCHEMA)
-    odd = Schema.of([("x", pa.struct([("y", pa.int64())]))])
+    odd = Schema.of([("x", pa.map_(pa.string(), pa.int64()))])
     with pytest.raises(SinkError, match=r"Kafka topic 'out-append'.*cast the column"):
         cluster.sink("out-append", SinkPlace("best", odd)).prepare(odd)

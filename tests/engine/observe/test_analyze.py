@@ -1,12 +1,15 @@
-"""EXPLAIN ANALYZE: what is counted is what happened."""
+"""EXPLAIN ANALYZE: what is told is what happened."""
 
 from __future__ import annotations
+
+import json
 
 import pytest
 
 import everwhen as ew
 from everwhen.engine.local import LocalRuntime
-from everwhen.engine.observe.analyze import Analysis, Meter, analyzed
+from everwhen.engine.observe.analyze import Analysis, Observed
+from everwhen.engine.observe.sample import Sample
 from everwhen.engine.session.session import Session
 from everwhen.stream.element import Adjust, Cti, Insert
 from everwhen.stream.element_batch import batch_of
@@ -17,33 +20,64 @@ EVENTS = [Insert(t, t + 4, {"k": "a", "x": t % 3}) for t in range(9)]
 
 
 def ran(query: ew.Stream, *epochs: list[ew.Insert | Adjust | Cti]) -> Analysis:
-    meter = Meter()
-    runtime = LocalRuntime(query, emit="all", check=meter)
+    runtime = LocalRuntime(query, emit="all")
+    wanted = runtime.metadata("out").subscribe()
     said = sum(len(runtime.push({"S": batch_of(each, SCHEMA, "S")})["out"]) for each in epochs)
-    return Analysis(sum(map(len, epochs)), said, 2.0, analyzed(runtime.operators, meter.counts))
+    return Analysis(sum(map(len, epochs)), said, 2.0, wanted.observed(2.0))
 
 
 def test_rows_corrections_lifetimes_state_and_lag() -> None:
     correct = [Adjust(2, 6, 3, {"k": "a", "x": 2}), Cti(5)]
     found = ran(S.where(col("x") > 0).range(2).group_by("k").agg(n=ew.count()), list(EVENTS), list(correct))
     filtered, window, counted = found.operators
-    assert (filtered.rows_in, filtered.rows_out, filtered.corrections_in, filtered.corrections_out) == (10, 7, 1, 1)
-    assert (filtered.name, filtered.reads, window.reads, counted.reads) == ("filter", ("S",), ("1",), ("2",))
-    assert filtered.lifetime == pytest.approx((6 * 4 + 3) / 7)
-    assert (filtered.state_rows, counted.lag) == (0, 3) and counted.state_rows > 0
-    assert sum(each.share for each in found.operators) == pytest.approx(1.0)
+    assert (filtered.sample.rows_in, filtered.sample.rows_out, filtered.item("rate_in")) == (10, 7, 5.0)
+    assert (filtered.item("corrections"), filtered.item("selectivity")) == (pytest.approx(1 / 7), 0.7)
+    assert (filtered.name, filtered.reads, window.reads) == ("0 filter", ("S",), ("0 filter",))
+    assert filtered.item("lifetime") == pytest.approx((5 * 4 + 1) / 6), "six events, one of which was cut to one tick"
+    assert (filtered.sample.state_rows, counted.item("lag"), counted.sample.keys) == (0, 3, 1)
+    assert (counted.sample.state_rows or 0) > 0
+    (source,) = found.inputs
+    assert (source.sample.rows_in, source.item("corrections"), source.item("distance")) == (10, 0.1, 1.0)
 
 
 def test_the_lines_name_what_is_costly_and_large() -> None:
     lines = ran(S.range(2).group_by("k").agg(n=ew.count()), list(EVENTS)).lines()
     assert lines[0].startswith("9 elements read,") and "(4 a second)" in lines[0]
+    assert lines[2].split() == [
+        "input",
+        "rows",
+        "rows/s",
+        "corrections",
+        "late",
+        "distance",
+        "lifetime",
+        "granule",
+        "lag",
+    ]
+    assert lines[3].split() == ["S", "9", "4", "0.0%", "0.0%", "1.00", "4.0", "1", "-"]
     assert any(line.startswith("Costliest: ") for line in lines)
-    assert any(line.startswith("Largest state: 2 aggregate,") for line in lines)
-    assert "Corrections: 0.0% of the changes that came in." in lines
+    assert any(line.startswith("Largest state: 1 aggregate,") for line in lines)
+    assert any(line.startswith("Corrections: 0.0% of what came, ") for line in lines)
 
 
 def test_a_plan_without_operators() -> None:
     assert ran(S, list(EVENTS)).lines()[-1] == "The answer is the source itself: nothing is computed."
+
+
+def test_as_plain_data() -> None:
+    found = ran(S.distinct(), list(EVENTS)).to_plain()
+    assert json.loads(json.dumps(found)) == found
+    assert (found["costliest"], found["largest"], found["inputs"][0]["distance"]) == ("0 distinct", "0 distinct", 1.0)
+    assert found["operators"][0]["share"] == 1.0 and found["operators"][0]["reads"] == ["S"]
+
+
+def test_late_rows_and_uneven_partitions_are_told() -> None:
+    source = Observed("S", "input", (), Sample(1.0, 10, 8, 8, 0, late=2))
+    join = Observed("1 join", "operator", ("S",), Sample(1.0, 8, 4, 4, 1, tau=9, promise=2), skew=1.5)
+    lines = Analysis(10, 4, 1.0, (source, join)).lines()
+    assert "Late: 20.0% of what came." in lines and "Corrections: 0.0% of what came, 25.0% of what was said." in lines
+    assert "Furthest behind: 1 join, 7 ticks after the largest start." in lines
+    assert lines[-1] == "Most uneven: 1 join, its largest partition has 1.50 times the mean."
 
 
 def test_in_a_session_a_query_has_its_own_operators() -> None:
@@ -52,7 +86,11 @@ def test_in_a_session_a_query_has_its_own_operators() -> None:
     session.register("other", T.range(3).distinct())
     session.push({"S": batch_of(EVENTS, SCHEMA)})
     found = session.analyze("mine")
-    assert [each.name for each in found.operators] == ["distinct"] and found.elements == 9
+    assert [each.name for each in found.operators] == ["0 distinct"] and found.elements == 9
+    assert found.operators[0].sample.rows_in == 9 and "from now on" in found.lines()[-1]
+    session.push({"S": batch_of(EVENTS, SCHEMA)})
+    found = session.analyze("mine")
+    assert found.operators[0].sample.rows_in == 18 and found.inputs[0].sample.rows_in == 9 and not found.remark
     session.stop("mine")
     with pytest.raises(ew.QueryError, match="the query 'mine' is stopped, so there is nothing to look at; start it"):
         session.analyze("mine")

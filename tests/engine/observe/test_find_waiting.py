@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from typing import get_args
 
 import pytest
 
@@ -12,7 +13,7 @@ import everwhen as ew
 from everwhen.core.time import INF, NEVER
 from everwhen.engine.local import LocalRuntime
 from everwhen.engine.observe import find_waiting as find
-from everwhen.engine.observe.waiting import Waiting
+from everwhen.engine.observe.waiting import Needed, Reason, SourceStatus, Waiting
 from everwhen.engine.session.session import Session
 from everwhen.stream.element import Adjust, Cti, Element, Insert, Punct
 from everwhen.stream.element_batch import batch_of
@@ -63,7 +64,7 @@ def assert_law(silence: Silence) -> Waiting:
     named = {need.source.name for need in waiting.needs}
     if waiting.reason != "promise":
         end = {name: batch_of([Cti(INF)], SCHEMA, name) for name in silence.runtime.present}
-        assert waiting.reason in ("ended", "nothing came") or not rows_of(silence.copied().push(end)["out"])
+        assert waiting.reason in ("ended", "nothing came", "late") or not rows_of(silence.copied().push(end)["out"])
         return waiting
     for need in waiting.needs:  # one tick less, even if all others have come
         early, met = silence.copied(), [each for each in waiting.needs if each is not need]
@@ -183,11 +184,62 @@ def test_what_was_given_up_is_told() -> None:
     assert "1 element of S came too late and had to be given up" in str(runtime.waiting())
 
 
+def test_every_row_came_too_late() -> None:
+    late = ew.source("S", S.schema, late="drop")
+    runtime = LocalRuntime(late.distinct(), emit="final")
+    runtime.push({"S": batch_of([Cti(50)], SCHEMA, "S")})
+    runtime.push({"S": batch_of([insert(1, 3), insert(2, 9)], SCHEMA, "S")})
+    found = runtime.waiting()
+    assert found.reason == "late" and found.given_up == {"S": 2}
+    assert str(found).startswith("out: rows came, and every one of them too late")
+
+
+def test_sources_that_rest() -> None:
+    now = [10.0]
+    runtime = LocalRuntime(S.union(T), emit="all", clock=lambda: now[0], idle=5.0)
+    runtime.push({"S": batch_of([insert(1, 5)], SCHEMA, "S")})
+    assert runtime.waiting().reason == "all is said"
+    now[0] = 30.0
+    found = runtime.waiting()
+    assert found.reason == "resting" and "T has promised nothing yet; nothing has come from it; it rests" in str(found)
+    assert [each["resting"] for each in found.to_plain()["sources"]] == [True, True]
+
+
+def test_an_answer_that_begins_later() -> None:
+    """A query that joins knows its answer from an instant on that the sources have not reached."""
+    session = Session(emit="final")
+    session.register("first", S.range(100).distinct())
+    session.push({"S": batch_of([insert(10, 11), Cti(11)], SCHEMA)})
+    late = session.register("late", S.range(500).aggregate(n=ew.count()).where(col("n") > 5))
+    assert late.valid_from > 11
+    found = session.waiting("late")
+    assert found.reason == "catching up" and f"the answer begins at {late.valid_from}" in str(found)
+
+
+def test_a_sink_that_is_tried_again() -> None:
+    status = SourceStatus("S", 4, 9)
+    now = find.Situation("q", [status], {}, [], lambda: pytest.fail("not tried"), sink="no space on device")
+    found = find.find_waiting(now)
+    assert found.reason == "sink"
+    assert str(found).splitlines()[0] == (
+        "q: the answer is there, and its sink does not take it: no space on device; it is tried again"
+    )
+
+
+def test_no_silence_without_a_reason() -> None:
+    """Each reason has a sentence, and a sentence is not empty."""
+    for reason in get_args(Reason):
+        needs = (Needed(SourceStatus("S", 1, 2), 3),) if reason == "promise" else ()
+        told = Waiting("q", reason, (SourceStatus("S", 1, 2),), needs, 1, 0, 2, "0 filter", "why").lines()
+        assert told[0].startswith("q: ") and len(told[0]) > 20, reason
+
+
 def test_a_large_state_is_not_copied(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(find, "LARGEST", 3)
     runtime = started(S.distinct(), S=[insert(t, t + 9) for t in range(9)])
     monkeypatch.setattr(LocalRuntime, "push", None)
-    assert runtime.waiting().reason == "too large"
+    found = runtime.waiting()
+    assert found.reason == "not tried" and "27 rows of state, and at most 3 are copied" in str(found)
 
 
 def test_as_plain_data() -> None:
@@ -197,7 +249,9 @@ def test_as_plain_data() -> None:
         {"source": "S", "t": 2, "or": None, "remedy": '{"op":"cti","t":2} of S'}
         | {key: found["needs"][0][key] for key in ("or", "remedy")}
     ]
-    assert found["sources"] == [{"name": "S", "promised": 1, "largest_start": 1, "heard": 0.0, "ended": False}]
+    assert found["sources"] == [
+        {"name": "S", "promised": 1, "largest_start": 1, "heard": 0.0, "ended": False, "resting": False}
+    ]
 
 
 def test_asking_changes_nothing() -> None:

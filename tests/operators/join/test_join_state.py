@@ -224,3 +224,23 @@ def test_more_rows_than_links_can_name_are_refused() -> None:
         side.grow(MOST + 1)
     with pytest.raises(EverwhenError, match="rows"):
         side.reserve(MOST + 1)
+
+
+def test_a_side_that_expects_many_rows_makes_room_once() -> None:
+    """It keeps the same, and neither its log nor its heads move while the rows come."""
+    side, other = a_side(), a_side()
+    side.expect(4000)
+    log, heads = side.log, side.heads
+    for first in range(0, 4000, 500):
+        for each in (side, other):
+            ids = np.arange(first, first + 500)
+            each.grow(first + 500, 100)
+            each.reserve(500)
+            lo, ones = ids.astype(np.int64), np.ones(500, np.int64)
+            each.add(ids, Changes(each.codec, lo, lo + 1000, ones, np.zeros((500, each.codec.width), np.int64)))
+            each.expire(first)
+    assert side.log is log and side.heads is heads
+    one, two = side.segments(), other.segments()
+    assert (one.lo == two.lo).all() and (one.hi == two.hi).all() and len(one) == len(side.alive())
+    side.tidy()
+    assert (side.heads[side.log[: side._count, KEY], NEWEST] >= 0).all()

@@ -8,7 +8,7 @@ from collections import Counter
 import pyarrow as pa
 import pytest
 
-from everwhen.core.punctuation import Punctuation
+from everwhen.core.punctuation import OneOf, Punctuation
 from everwhen.core.time import INF, NEVER
 from everwhen.errors import EverwhenError
 from everwhen.operators.output.changelog import (
@@ -130,3 +130,11 @@ def test_promises_stand_behind_the_elements_and_before_the_cti() -> None:
     assert list(told.elements()) == [Insert(0, 5, row(1)), Punct(promise), Cti(3)]
     assert list(without_punctuation(told).elements()) == list(batch.elements())
     assert with_punctuation(batch, []) is batch
+
+
+def test_a_promise_goes_behind_what_its_step_takes_back_also_when_the_dead_go_in_that_step() -> None:
+    encoder = ChangelogEncoder(CODEC)
+    elements(encoder, *((0, 10, 1, k) for k in range(400)))
+    promise = Punctuation({"k": OneOf((1,))})
+    said = encoder.step(changes(CODEC, (0, 10, -1, 1)), NEVER, [promise]).elements()
+    assert list(said) == [Adjust(0, 10, 0, row(1)), Punct(promise)]

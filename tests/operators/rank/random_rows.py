@@ -34,12 +34,12 @@ def random_row(rng: random.Random) -> tuple[object, ...]:
     )
 
 
-def random_history(rng: random.Random, events: int) -> History:
+def random_history(rng: random.Random, events: int, forever: float = 0.2) -> History:
     found: Counter[tuple[int, int, tuple[object, ...]]] = Counter()
     rows = [random_row(rng) for _ in range(max(2, events // 2))]
     for _ in range(events):
         vs = rng.randrange(-3, 12)
-        ve = INF if rng.random() < 0.2 else vs + rng.randrange(1, 9)
+        ve = INF if rng.random() < forever else vs + rng.randrange(1, 9)
         found[vs, ve, rng.choice(rows)] += rng.choice((1, 1, 1, 2))
     return History(SCHEMA, MappingProxyType(dict(found)))
 
@@ -55,8 +55,10 @@ def random_stream(rng: random.Random, history: History) -> list[Element]:
     )
 
 
-def assert_right_after_every_epoch(query: ew.Stream, rng: random.Random, events: int) -> None:
-    elements = random_stream(rng, random_history(rng, events))
+def assert_right_after_every_epoch(
+    query: ew.Stream, rng: random.Random, events: int, forever: float = 0.2
+) -> LocalRuntime:
+    elements = random_stream(rng, random_history(rng, events, forever))
     runtime, said, came = LocalRuntime(query, emit="all"), Said(query.schema), 0
     while came < len(elements):
         size = rng.choice((1, 2, 3, 5, 20))
@@ -72,6 +74,7 @@ def assert_right_after_every_epoch(query: ew.Stream, rng: random.Random, events:
             runtime.restore(state)
         if rng.random() < 0.2:
             runtime.plan.pool.collect(force=True)
+    return runtime
 
 
 def in_epochs(history: History, rng: random.Random) -> Iterator[ElementBatch]:

@@ -1,4 +1,4 @@
-"""What ranks and frames have in common, stepped by hand: changes, promises, what stands, snapshots."""
+"""What ranks and frames have in common, stepped by hand: what a change brings, and what stands."""
 
 from __future__ import annotations
 
@@ -8,9 +8,8 @@ import pytest
 import everwhen as ew
 from everwhen.algebra.nodes import Ordering, Over, Rank
 from everwhen.algebra.ranks.over import OverFunction
-from everwhen.core.punctuation import Frontier, Punctuation
+from everwhen.core.punctuation import Frontier
 from everwhen.core.time import INF, NEVER
-from everwhen.errors import StateError
 from everwhen.operators.contract import Operator
 from everwhen.operators.rank.over import OverOperator
 from everwhen.operators.rank.rank import RankOperator
@@ -53,19 +52,6 @@ def test_neighbours_are_said_anew() -> None:
 
 
 @pytest.mark.parametrize("node", [RANK, OVER], ids=["rank", "over"])
-def test_the_promise_is_the_input_s_and_frees_what_has_ended(node: Rank | Over) -> None:
-    operator = stepped(node)
-    operator.step([(0, 5, 1, "a", 2), (0, 9, 1, "a", 3), (2, INF, 1, "b", 3)], ctis=[2])
-    assert (operator.rows, operator.frontier.time) == (3, 2)
-    operator.step(ctis=[5])
-    assert (operator.rows, operator.frontier.time) == (2, 5)
-    operator.step(ctis=[5], promises=[[Punctuation.constants({"k": "b"})]])
-    assert operator.rows == 1
-    operator.step(ctis=[INF])
-    assert operator.rows == 0
-
-
-@pytest.mark.parametrize("node", [RANK, OVER], ids=["rank", "over"])
 def test_what_stands_is_what_was_said(node: Rank | Over) -> None:
     operator = stepped(node)
     first = operator.step([(0, 5, 1, "a", 2), (3, 9, 1, "a", 3), (2, INF, 1, "b", 3)], ctis=[1])
@@ -74,24 +60,6 @@ def test_what_stands_is_what_was_said(node: Rank | Over) -> None:
     since, standing = found
     assert since == 1
     assert said(standing) == {(max(lo, 1), hi, *row): n for (lo, hi, *row), n in first.items()}
-
-
-@pytest.mark.parametrize("node", [RANK, OVER], ids=["rank", "over"])
-def test_a_restored_operator_goes_on(node: Rank | Over) -> None:
-    segments = [(0, 5, 1, "a", 2), (3, 9, 1, "a", 3)], [(1, 4, 1, "a", 0)], [(0, 5, -1, "a", 2)]
-    whole, restarted = stepped(node), stepped(node)
-    for batch in segments:
-        assert whole.step(batch) == restarted.step(batch)
-        restarted.restart()
-
-
-def test_a_state_that_no_operator_had_is_refused() -> None:
-    operator = stepped(RANK)
-    operator.step([(0, 5, 1, "a", 2)])
-    state = operator.operator.snapshot()
-    state["hi"] = state["lo"]
-    with pytest.raises(StateError, match="ends before it begins"):
-        stepped(RANK).operator.restore(state)
 
 
 def test_before_anything_came_nothing_stands() -> None:

@@ -10,6 +10,7 @@ import everwhen as ew
 from everwhen.algebra.nodes import Ordering, Rank
 from everwhen.core.time import INF
 from everwhen.engine.local import LocalRuntime
+from everwhen.operators.rank.rank import RankOperator
 from everwhen.stream.element_batch import ElementBatch
 from operators.differential import Trial
 from operators.rank.random_rows import SCHEMA, R, assert_right_after_every_epoch, in_epochs, random_history
@@ -37,6 +38,30 @@ def test_the_answer_is_right_after_every_epoch(seed: int) -> None:
 def test_more_rows_than_are_looked_at_at_first(seed: int) -> None:
     rng = random.Random(500 + seed)
     assert_right_after_every_epoch(random_query(rng), rng, 60)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_rows_that_stay_and_are_corrected(seed: int) -> None:
+    """Where most rows stay, most of them come behind others that outlive them, and are idle until one is taken back."""
+    rng = random.Random(700 + seed)
+    kind, limit = rng.choice(("row_number", "rank", "dense_rank")), rng.choice((1, 1, 2, 3))
+    order = (Ordering("x", rng.random() < 0.5, True),)
+    query = ew.Stream(Rank(R.node, ("k",) if seed % 2 else (), order, kind, limit, 0, rng.choice(("n", None))))
+    assert_right_after_every_epoch(query, rng, 24, forever=0.9)
+
+
+def test_rows_behind_others_that_outlive_them_are_idle() -> None:
+    runtime = LocalRuntime(T.limit(1, "x", descending="x"))
+    (rank,) = (each.operator for each in runtime.plan.operators if isinstance(each.operator, RankOperator))
+    runtime.push({"T": ElementBatch.of([ew.Insert(0, INF, {"k": "a", "x": 100})], T.schema)})
+    later = [ew.Insert(t, INF, {"k": "b", "x": t}) for t in range(1, 50)]
+    assert len(runtime.push({"T": ElementBatch.of(later, T.schema)})["out"]) == 0
+    assert rank._kept._idle[0, 0] >= 0 and rank.state_size().rows == 50
+    gone = ElementBatch.of([ew.Adjust(0, INF, 20, {"k": "a", "x": 100})], T.schema)
+    said = runtime.push({"T": gone})
+    assert rank._kept._idle[0, 0] == -1
+    inserted = {e.row["x"] for e in said["out"].elements() if isinstance(e, ew.Insert)}
+    assert inserted == set(range(20, 50)), "from then on each is the largest until the next one comes"
 
 
 @pytest.mark.parametrize("emit", ["final", "ended", "current"])

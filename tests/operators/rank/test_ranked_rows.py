@@ -28,13 +28,13 @@ def kept() -> KeptRows:
     return found
 
 
-def apply(rows: KeptRows, *segments: tuple[int, int, int, int, int, str]) -> None:
-    """Segments (key, lo, hi, weight, x, s)."""
+def apply(rows: KeptRows, *segments: tuple[int, int, int, int, int, str], bars: list[int] | None = None) -> None:
+    """Segments (key, lo, hi, weight, x, s); bars are records."""
     key, lo, hi, weight = (np.array([each[c] for each in segments], np.int64) for c in range(4))
     columns = [pa.array([each[4] for each in segments]), pa.array([each[5] for each in segments])]
     coded = CODEC.encode(columns, len(segments))
     rows.note(coded)
-    rows.apply(key, lo, hi, weight, coded, np.unique(key))
+    rows.apply(key, lo, hi, weight, coded, None if bars is None else np.array(bars), 2)
 
 
 def lifetimes(rows: KeptRows, key: int) -> Counter[tuple[int, int, int, str]]:
@@ -124,6 +124,23 @@ def test_keys_are_due_when_their_first_row_ends() -> None:
     empty, last = rows.drop(np.array([0]), np.array([5]))
     assert (empty.tolist(), last, rows.rows) == ([0], 5, 2)
     assert rows.due(INF).tolist() == [1, 2]
+
+
+def test_rows_behind_a_bar_are_idle_until_something_is_taken_back() -> None:
+    rows = kept()
+    apply(rows, (0, 0, INF, 1, 5, "a"), (1, 0, INF, 1, 5, "a"))
+    bar = int(rows.root[0])
+    apply(rows, (0, 1, 9, 1, 7, "a"), (1, 1, 9, 1, 7, "a"), (0, 2, 5, 1, 7, "b"), (0, 1, 9, 1, 4, "z"), bars=[bar, -1])
+    assert rows.rows == 6 and rows.count[0] == 4
+    assert lifetimes(rows, 0) == Counter({(0, INF, 5, "a"): 1, (1, 9, 7, "a"): 1, (2, 5, 7, "b"): 1, (1, 9, 4, "z"): 1})
+    assert rows.due(5).tolist() == [0], "an idle row ends first"
+    rows.drop(np.array([0]), np.array([5]))
+    assert lifetimes(rows, 0) == Counter({(0, INF, 5, "a"): 1, (1, 9, 7, "a"): 1, (1, 9, 4, "z"): 1})
+    apply(rows, (0, 3, INF, -1, 5, "a"))
+    assert_well_formed(rows, 0)
+    assert lifetimes(rows, 0) == Counter({(0, 3, 5, "a"): 1, (1, 9, 7, "a"): 1, (1, 9, 4, "z"): 1})
+    apply(rows, (0, 1, 9, -1, 7, "a"), (0, 1, 9, -1, 4, "z"), (0, 0, 3, -1, 5, "a"))
+    assert rows.empty(np.array([0, 1])).tolist() == [0]
 
 
 def test_the_spans_of_changes_that_touch_are_one() -> None:

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from everwhen.algebra.expressions.compute import Compiled, Datum, Kernel, apply, coerce, decimal_to_float
+from everwhen.algebra.expressions.definition import TIME_OF_DAY
 from everwhen.core.kinds import MAX_DIGITS, UNITS, finer, kind
 from everwhen.errors import QueryError
 
@@ -18,12 +19,12 @@ _FROM: Final[dict[str, frozenset[str]]] = {
     "float": _NUMBERS | {"boolean", "string"},
     "decimal": _NUMBERS | {"string"},
     "boolean": frozenset({"boolean", "integer", "float", "string"}),
-    "string": _NUMBERS | {"boolean", "string", "date", "timestamp"},
+    "string": _NUMBERS | {"boolean", "string", "date", "timestamp", "time"},
     "timestamp": frozenset({"timestamp", "date", "integer", "string"}),
     "date": frozenset({"date", "timestamp", "string"}),
     "duration": frozenset({"duration", "integer"}),
     "binary": frozenset({"binary"}),
-    "time": frozenset({"time"}),
+    "time": frozenset({"time", "string", "timestamp"}),
 }
 _SPELLED: Final = {"s": "second", "ms": "millisecond", "us": "microsecond", "ns": "nanosecond"}
 _LAST_ZEROS: Final = r"(\.\d*[1-9])0+$|\.0+$"
@@ -73,6 +74,15 @@ def _kernel(source: Any, target: Any) -> Kernel:
         case "timestamp", "string":
             micros, plain = _plain(pa.timestamp("us")), _plain(target)
             return lambda datum: pc.replace_substring_regex(plain(micros(datum)), _LAST_ZEROS, r"\1")
+        case "time", "string":
+            micros, plain = _plain(pa.time64("us")), _plain(target)
+            return lambda datum: pc.replace_substring_regex(plain(micros(datum)), _LAST_ZEROS, r"\1")
+        case "string", "time":
+            return _time_of_day(target)
+        case "timestamp", "time":
+            day = _coarser(source, pa.timestamp("us")) if source.unit == "ns" else _plain(pa.timestamp("us"))
+            plain = _plain(target)
+            return lambda datum: plain(day(datum))
         case ("timestamp", "timestamp") | ("duration", "duration") if finer(source, target) != target.unit:
             return _coarser(source, target)
         case "string", "timestamp" if target.tz is None:
@@ -106,6 +116,18 @@ def _moment(target: Any) -> Kernel:
             return plain(datum)
         except pa.ArrowInvalid:
             return plain(number(zoned(datum)))
+
+    return kernel
+
+
+def _time_of_day(target: Any) -> Kernel:
+    """12:30, 12:30:15, 12:30:15.25; read as a time of the first day."""
+    first, plain = _plain(pa.timestamp("us")), _plain(target)
+
+    def kernel(datum: Datum) -> Datum:
+        if not pc.all(pc.match_substring_regex(datum, TIME_OF_DAY)).as_py():
+            raise pa.ArrowInvalid("not a time of day")
+        return plain(first(pc.binary_join_element_wise("1970-01-01", datum, " ")))
 
     return kernel
 

@@ -87,6 +87,17 @@ def row_by_row(function: Callable[..., Any], type_: pa.DataType) -> Kernel:
     return kernel
 
 
+def value_by_value(function: Callable[[Any], Any], type_: pa.DataType) -> Kernel:
+    """A kernel from a Python function of one value: called once for each different value of a batch."""
+
+    def kernel(datum: Datum) -> pa.Array:
+        coded = datum.dictionary_encode()
+        known = pa.array([None if each is None else function(each) for each in coded.dictionary.to_pylist()], type_)
+        return known.take(coded.indices)
+
+    return kernel
+
+
 # -- conversions between types -----------------------------------------------------------------------------------------
 
 

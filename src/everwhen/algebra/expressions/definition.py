@@ -13,7 +13,7 @@ import math
 import re
 import struct
 from collections.abc import Callable
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from typing import Any, Final
 
@@ -26,6 +26,8 @@ EXACT: Final = decimals.Context(prec=160, rounding=decimals.ROUND_HALF_UP, Emin=
 EPOCH: Final = datetime(1970, 1, 1)
 _UNIT: Final = {"s": timedelta(seconds=1), "ms": timedelta(milliseconds=1), "us": timedelta(microseconds=1)}
 _MICROSECONDS: Final = {"s": 1_000_000, "ms": 1_000, "us": 1}
+TIME_OF_DAY: Final = r"^([01]\d|2[0-3]):[0-5]\d(:[0-5]\d(\.\d{1,6})?)?$"
+"""How a time of day is written."""
 
 
 def integer(value: int) -> int:
@@ -154,6 +156,8 @@ def cast(value: Any, target: pa.DataType) -> Any:
                 return _to_timestamp(value, target)
             case "date":
                 return value.date() if isinstance(value, datetime) else _parse(value, date.fromisoformat, date)
+            case "time":
+                return _to_time(value)
             case "duration":
                 return _floor_unit(value * _UNIT[target.unit] if isinstance(value, int) else value, target.unit)
             case _:
@@ -217,6 +221,14 @@ def _to_timestamp(value: Any, target: Any) -> datetime:
     return moment.replace(microsecond=moment.microsecond - moment.microsecond % size)
 
 
+def _to_time(value: Any) -> time:
+    if isinstance(value, str):
+        if not re.fullmatch(TIME_OF_DAY, value):
+            raise ValueError(value)
+        return time.fromisoformat(value)
+    return value.time() if isinstance(value, datetime) else value
+
+
 def _parse(value: Any, parse: Callable[[str], Any], already: type) -> Any:
     return value if isinstance(value, already) else parse(value)
 
@@ -241,6 +253,8 @@ def text(value: Any) -> str:
     if isinstance(value, datetime):
         whole = f"{value.year:04}-{value:%m-%d %H:%M:%S}"
         return f"{whole}.{value.microsecond:06}".rstrip("0") if value.microsecond else whole
+    if isinstance(value, time):
+        return f"{value:%H:%M:%S}.{value.microsecond:06}".rstrip("0") if value.microsecond else f"{value:%H:%M:%S}"
     return value.isoformat() if isinstance(value, date) else str(value)
 
 

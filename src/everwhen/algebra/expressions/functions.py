@@ -21,6 +21,7 @@ from everwhen.algebra.expressions.families.bits import BIT_FUNCTIONS
 from everwhen.algebra.expressions.families.calendar import CALENDAR_FUNCTIONS
 from everwhen.algebra.expressions.families.json_text import JSON_FUNCTIONS
 from everwhen.algebra.expressions.families.lists import LIST_FUNCTIONS
+from everwhen.algebra.expressions.families.structs import STRUCT_FUNCTIONS
 from everwhen.algebra.expressions.families.time_formats import FORMAT_FUNCTIONS
 from everwhen.algebra.expressions.families.zones import ZONE_FUNCTIONS
 from everwhen.algebra.expressions.number_functions import NUMBER_FUNCTIONS
@@ -181,6 +182,7 @@ _FAMILIES: Final = (
     *ZONE_FUNCTIONS,
     *JSON_FUNCTIONS,
     *LIST_FUNCTIONS,
+    *STRUCT_FUNCTIONS,
     *BIT_FUNCTIONS,
 )
 

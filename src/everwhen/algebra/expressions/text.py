@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import date, datetime, timedelta
+from datetime import date, datetime, time, timedelta
 from typing import Any, Final
 
 _BINDS: Final = {
@@ -34,6 +34,8 @@ def quoted(value: Any) -> str:
         return f"TIMESTAMP '{value}'"
     if isinstance(value, date):
         return f"DATE '{value}'"
+    if isinstance(value, time):
+        return f"TIME '{value}'"
     if isinstance(value, timedelta):
         return f"INTERVAL '{value}'"
     return str(value)

@@ -183,10 +183,26 @@ def regexp_extract(text: str, pattern: str, group: int = 0) -> str:
 def _regexp_extract(args: Sequence[Compiled], where: str) -> Compiled:
     target, _ = _texts(args[:2], where)
     pattern = _regex(constant_value(args[1], where, "a regular expression", lambda _: True))
+    group = 0
     if len(args) == 3:
         require(args[2:], where, "a group's number", "integer")
-        constant_value(args[2], where, f"a group from 0 to {pattern.groups}", lambda n: 0 <= n <= pattern.groups)
-    return apply(target, row_by_row(regexp_extract, target), [coerce(args[0], target), *args[1:]], where)
+        allowed = f"a group from 0 to {pattern.groups}"
+        group = constant_value(args[2], where, allowed, lambda n: 0 <= n <= pattern.groups)
+    return apply(target, _extracting(pattern, group, target), [coerce(args[0], target)], where)
+
+
+def _extracting(pattern: re.Pattern[str], group: int, target: pa.DataType) -> Kernel:
+    """`regexp_extract` of one pattern; Python's expressions are not those of Arrow, so text by text."""
+    search = pattern.search
+
+    def kernel(texts: pa.Array) -> pa.Array:
+        found = []
+        for text in texts.to_pylist():
+            match = None if text is None else search(text)
+            found.append(None if text is None else "" if match is None else match[group] or "")
+        return pa.array(found, target)
+
+    return kernel
 
 
 def _matches(text: str, pattern: str) -> bool:

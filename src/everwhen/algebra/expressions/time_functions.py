@@ -18,7 +18,7 @@ _TRUNCATE: Final = ("second", "minute", "hour", "day", "week", "month", "quarter
 
 
 def _part(name: str, kernel: Kernel, meaning: Callable[[Any], int], *kinds: str) -> ScalarFunction:
-    wanted = "a timestamp" + (" or a date" if "date" in kinds else "")
+    wanted = " or ".join(f"a {each}" for each in kinds)
 
     def rule(args: Sequence[Compiled], where: str) -> Compiled:
         require(args, where, wanted, *kinds)
@@ -101,9 +101,9 @@ TIME_FUNCTIONS: Final = (
     _of_day("day", pc.day, lambda moment: moment.day),
     _of_day("day_of_week", lambda x: pc.day_of_week(x, count_from_zero=False), lambda moment: moment.isoweekday()),
     _of_day("day_of_year", pc.day_of_year, lambda moment: moment.timetuple().tm_yday),
-    _part("hour", pc.hour, lambda moment: moment.hour, "timestamp"),
-    _part("minute", pc.minute, lambda moment: moment.minute, "timestamp"),
-    _part("second", pc.second, lambda moment: moment.second, "timestamp"),
+    _part("hour", pc.hour, lambda moment: moment.hour, "timestamp", "time"),
+    _part("minute", pc.minute, lambda moment: moment.minute, "timestamp", "time"),
+    _part("second", pc.second, lambda moment: moment.second, "timestamp", "time"),
     ScalarFunction("date_trunc(unit, timestamp)", _date_trunc, date_trunc, 2, 2),
     ScalarFunction("epoch_ms(timestamp)", _epoch_ms, epoch_ms),
     ScalarFunction("strftime(timestamp, format)", _strftime, _strftime_value, 2, 2),

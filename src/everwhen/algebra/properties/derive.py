@@ -77,10 +77,14 @@ def _derive(node: n.Node) -> Properties:
     match node:
         case n.Source():
             return _source(node)
+        case n.Values():
+            return _values(node)
         case n.Filter(input, predicate):
             return _filter(properties(input), forced(predicate, input.schema))
         case n.Map():
             return _map(node)
+        case n.Unnest():
+            return _unnest(node)
         case n.Union(left, right):
             return _union(properties(left), properties(right))
         case n.LMerge(copies):
@@ -141,6 +145,13 @@ def _source(node: n.Source) -> Properties:
     )
 
 
+def _values(node: n.Values) -> Properties:
+    """Rows that are all different, and never go, are a key."""
+    texts = [tuple(map(repr, row)) for row in node.rows]
+    keys = frozenset({frozenset(node.schema.names)}) if len(set(texts)) == len(texts) else NO_KEYS
+    return Properties(insert_only=True, lifetime=INF if keys else None, keys=keys, history_keys=keys)
+
+
 # -- rows and columns --------------------------------------------------------------------------------------------------
 
 
@@ -163,6 +174,13 @@ def _map(node: n.Map) -> Properties:
         history_keys=renamed(p.history_keys, names),
         no_duplicates=p.no_duplicates and whole,
     )
+
+
+def _unnest(node: n.Unnest) -> Properties:
+    """Each event several times, or not at all: only the place tells rows apart that are made of one."""
+    p = properties(node.input)
+    keys, history = ({key | {node.place} for key in each} if node.place else set() for each in (p.keys, p.history_keys))
+    return replace(p, keys=frozenset(keys), history_keys=frozenset(history), no_duplicates=False)
 
 
 def _union(left: Properties, right: Properties) -> Properties:

@@ -51,6 +51,13 @@ def never_null(node: n.Node, column: str) -> bool:
             return never_null(input, column)
         case n.Stamp(input, start, end):
             return column == start or (column != end and never_null(input, column))
+        case n.Values(columns, rows):
+            at = columns.index(column)
+            return all(row[at] is not None for row in rows)
+        case n.Unnest(input, kind=kind, outer=outer):
+            if column in input.schema:
+                return never_null(input, column)
+            return not outer and (kind != "list" or column == node.place)
     return False
 
 

@@ -36,7 +36,7 @@ class TableChanges:
     """Changes in the order of the log: rows that are there from `times` on, or (`gone`) no longer.
 
     Of a row that is gone the key columns count.  `kept` marks values that the log leaves out because they did not
-    change.
+    change.  `until`: nothing else changes before that instant.
     """
 
     times: np.ndarray  # int64
@@ -44,6 +44,7 @@ class TableChanges:
     columns: tuple[pa.Array, ...]
     kept: np.ndarray | None = None  # bool, a column each
     clears: bool = False  # one change: all rows of the table are gone
+    until: int | None = None
 
     def __len__(self) -> int:
         return len(self.times)

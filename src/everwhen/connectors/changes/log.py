@@ -75,6 +75,10 @@ class Reached:
         if len(times):
             self.seen[part] = max(self.seen.get(part, NEVER), int(times.max()))
 
+    def reach(self, part: str, t: int) -> None:
+        """A part has come to an instant, whether anything came in it or not."""
+        self.seen[part] = max(self.seen.get(part, NEVER), t)
+
     def kept_up(self, part: str, times: np.ndarray) -> np.ndarray:
         """The times of changes, none further behind those before it in its part than the disorder allows."""
         if not len(times):

@@ -17,12 +17,11 @@ import pyarrow.compute as pc
 from everwhen.connectors.changes.appended import AppendedInput
 from everwhen.connectors.changes.change_input import ChangeInput
 from everwhen.connectors.changes.relation import RelationInput
-from everwhen.connectors.delta.feed import KIND, ChangeFeed, FeedReader, payload, stamps
+from everwhen.connectors.delta.feed import KIND, ChangeFeed, FeedReader, at_rest, payload, stamps
 from everwhen.connectors.delta.sink import Commits, DeltaElements, DeltaRows
 from everwhen.connectors.delta.table import Place, library, plain
-from everwhen.connectors.on_spark import on_spark
 from everwhen.connectors.options import Option, OptionError, Options
-from everwhen.connectors.registry import SinkConnector, SinkPlace, SourceConnector, SourcePlace
+from everwhen.connectors.registry import STATE, SinkConnector, SinkPlace, SourceConnector, SourcePlace, state_of
 from everwhen.core.time import ticks
 from everwhen.engine.files.live_inputs import LiveInput
 from everwhen.errors import InputError, SourceError
@@ -37,7 +36,8 @@ _READ: Final = (
     Option("key", "names", "the columns that tell rows apart: rows then live from change to change"),
     Option("start", "text", "the first version that is read: 'earliest', 'latest', or its number", default="earliest"),
     Option("disorder", "duration", "by how much a row may be behind others"),
-    Option("state", "text", "a folder for copies of the table (key); without it the feed is read again"),
+    Option("heartbeat", "duration", "how often a table at rest is said to be at rest", default="1 s"),
+    STATE,
     *_HOW,
 )
 _WRITE: Final = (
@@ -61,7 +61,7 @@ def open_source(options: Options, place: SourcePlace) -> LiveInput:
     start = options.text("start")
     if start not in ("earliest", "latest") and not start.isdecimal():
         raise OptionError(f"delta: start is 'earliest', 'latest' or the number of a version, not {start!r}", "start")
-    feed = ChangeFeed(table, place.schema, given.times, start)
+    feed = ChangeFeed(table, place.schema, given.times, start, options.seconds("heartbeat"))
     disorder = None if options["disorder"] is None else ticks(options["disorder"], place.tick)
     key = options.names("key")
     if not key:
@@ -73,11 +73,11 @@ def open_source(options: Options, place: SourcePlace) -> LiveInput:
     for name in key:
         place.schema.index(name, "the key")
     reader = FeedReader(place.schema, given.tick_length, table.shown)
-    return ChangeInput(place.name, given, feed, reader.decode, key, disorder or 0, options.maybe("state"))
+    return ChangeInput(place.name, given, feed, reader.decode, key, disorder or 0, state_of(options, place))
 
 
-def _appended(given: InputFile, shown: str, table: pa.Table) -> tuple[pa.Table, np.ndarray]:
-    """Rows that were added; that any was changed or removed is an error."""
+def _appended(given: InputFile, shown: str, table: pa.Table) -> tuple[pa.Table, np.ndarray, int | None]:
+    """Rows that were added, and until when there are no others; that any was changed or removed is an error."""
     other = pc.not_equal(table.column(KIND), "insert")
     if pc.any(other).as_py():
         at = int(np.argmax(other.to_numpy()))
@@ -86,7 +86,7 @@ def _appended(given: InputFile, shown: str, table: pa.Table) -> tuple[pa.Table, 
         raise InputError(f"version {version} has a change {kind!r}, not only new rows", source=shown, remedy=remedy)
     columns = dict(zip(given.schema.names, payload(table, given.schema, shown), strict=True))
     columns |= {name: table.column(name) for name in given.times if name not in columns}
-    return pa.table(columns), stamps(table, given.tick_length)
+    return pa.table(columns), stamps(table, given.tick_length), at_rest(table, given.tick_length)
 
 
 def _relation(place: Place, given: InputFile, version: int | None) -> tuple[pa.Table, int | None]:
@@ -118,7 +118,6 @@ SOURCES: Final = (
         "a Delta table: appended rows, its change feed, or the table as it is",
         _READ,
         open_source,
-        on_spark(open_source),
         promise="every version once: positions are versions, and the same versions are read again after a crash",
     ),
 )
@@ -127,7 +126,7 @@ SINKS: Final = (
         "delta",
         "a Delta table, one commit per epoch",
         _WRITE,
-        ("append", "upsert", "elements"),
+        ("append", "upsert", "retract", "elements"),
         open_elements,
         open_rows,
         promise="exactly once: a commit carries its epoch as an application transaction",

@@ -11,6 +11,7 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
+from everwhen.connectors.changed_rows import EPOCH, SEQUENCE, changed_rows, changed_schema
 from everwhen.connectors.delta.table import Place, arrow_schema, library
 from everwhen.core.schema import RESERVED, Schema
 from everwhen.errors import SinkError
@@ -19,7 +20,6 @@ from everwhen.sinks.base import EpochSink
 from everwhen.sinks.rows import DELETE, RowChanges, RowSink
 from everwhen.stream.element_batch import EXTERNAL_CTI, ElementBatch
 
-EPOCH, SEQUENCE = "_epoch", "_sequence"
 _GONE: Final = "everwhen_gone"
 _FEED: Final = {"delta.enableChangeDataFeed": "true"}
 
@@ -134,7 +134,7 @@ class DeltaElements(EpochSink):
 
 
 class DeltaRows(RowSink):
-    """Rows: appended, or one per key."""
+    """Rows: appended, one per key, or changes that are appended."""
 
     def __init__(self, commits: Commits, form: str, key: tuple[str, ...]) -> None:
         self.commits, self.form, self.key = commits, form, key
@@ -144,6 +144,8 @@ class DeltaRows(RowSink):
             schema.index(name, "the key of the sink")
         if _GONE in schema:
             raise SinkError(f"{self.commits.place.shown}: a column named {_GONE!r} has no place here (rename it)")
+        if self.form == "retract":
+            schema = changed_schema(schema, self.commits.place.shown)
         self.commits.open(arrow_schema(schema, self.commits.place))
 
     def committed(self) -> int:
@@ -151,6 +153,9 @@ class DeltaRows(RowSink):
 
     def commit(self, epoch: int, changes: RowChanges) -> None:
         if epoch <= self.committed() or not len(changes):
+            return
+        if self.form == "retract":
+            self.commits.append(epoch, changed_rows(epoch, changes))
             return
         rows = pa.Table.from_batches([changes.rows])
         if self.form == "append":

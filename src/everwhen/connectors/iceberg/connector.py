@@ -38,7 +38,7 @@ SINKS: Final = (
         "iceberg",
         "an Iceberg table, one commit per epoch",
         _WRITE,
-        ("append", "upsert"),
+        ("append", "upsert", "retract"),
         None,
         open_rows,
         promise="exactly once: a commit sets its epoch as a property of the table",

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
+from everwhen.connectors.changed_rows import changed_rows, changed_schema
 from everwhen.connectors.registry import needs
 from everwhen.core.schema import Schema
 from everwhen.errors import SinkError
@@ -43,7 +44,7 @@ class Catalog:
 
 
 class IcebergRows(RowSink):
-    """Rows: appended, or one per key."""
+    """Rows: appended, one per key, or changes that are appended."""
 
     def __init__(self, catalog: Catalog, form: str, key: tuple[str, ...], id_: str) -> None:
         self.catalog, self.form, self.key, self.id = catalog, form, key, id_
@@ -56,6 +57,8 @@ class IcebergRows(RowSink):
     def prepare(self, schema: Schema) -> None:
         for name in self.key:
             schema.index(name, "the key of the sink")
+        if self.form == "retract":
+            schema = changed_schema(schema, self.catalog.shown)
         self._columns = self._arrow(schema)
         with self._explained("prepare it"):
             self._catalog = self.catalog.open()
@@ -77,12 +80,13 @@ class IcebergRows(RowSink):
     def commit(self, epoch: int, changes: RowChanges) -> None:
         if not len(changes) or epoch <= self.committed():
             return
-        rows = pa.Table.from_batches([changes.rows])
+        retract = self.form == "retract"
+        rows = changed_rows(epoch, changes) if retract else pa.Table.from_batches([changes.rows])
         assert self._columns is not None, "prepare it first"
         with self._explained(f"commit epoch {epoch}"), self._table().transaction() as transaction:
             if self.form == "upsert" and self._has_rows():
                 transaction.delete(self._same(rows))
-            put = rows.filter(pa.array(changes.op == PUT)).cast(self._columns)
+            put = (rows if retract else rows.filter(pa.array(changes.op == PUT))).cast(self._columns)
             if put.num_rows:
                 transaction.append(put)
             transaction.set_properties({_PROPERTY + self.id: str(epoch)})

@@ -16,9 +16,8 @@ from everwhen.connectors.kafka.sink import TopicElements, TopicRows
 from everwhen.connectors.kafka.source import TopicInput
 from everwhen.connectors.kafka.topic_log import TopicLog
 from everwhen.connectors.kafka.transactions import Transactions
-from everwhen.connectors.on_spark import on_spark
 from everwhen.connectors.options import Option, OptionError, Options
-from everwhen.connectors.registry import SinkConnector, SinkPlace, SourceConnector, SourcePlace
+from everwhen.connectors.registry import STATE, SinkConnector, SinkPlace, SourceConnector, SourcePlace, state_of
 from everwhen.core.time import ticks
 from everwhen.engine.files.live_inputs import LiveInput
 from everwhen.sinks.base import EpochSink
@@ -45,7 +44,7 @@ _READ: Final = (
     Option("disorder", "duration", "by how much a row may be behind others of its partition"),
     Option("idle", "duration", "after this time without messages a partition is not waited for"),
     Option("key", "names", "the columns that tell rows apart (debezium)"),
-    Option("state", "text", "a folder for copies of the table (debezium); without it the topic is read again"),
+    STATE,
     *_HOW,
 )
 _WRITE: Final = (
@@ -83,7 +82,7 @@ def open_source(options: Options, place: SourcePlace) -> LiveInput:
         for name in key:
             place.schema.index(name, "the key")
         reader = EnvelopeReader(place.schema, key, given.tick_length, topic.shown)
-        return ChangeInput(place.name, given, log, reader.decode, key, disorder or 0, options.maybe("state"))
+        return ChangeInput(place.name, given, log, reader.decode, key, disorder or 0, state_of(options, place))
     for name in ("key", "state"):
         if options[name]:
             raise OptionError(f"kafka: {name} is for format = 'debezium'", name)
@@ -112,7 +111,6 @@ SOURCES: Final = (
         "messages of a topic: JSON rows, elements, or Debezium's envelopes",
         _READ,
         open_source,
-        on_spark(open_source),
         promise="every message once: positions are offsets, and the same offsets are read again after a crash",
     ),
 )

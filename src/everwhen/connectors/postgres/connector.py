@@ -1,7 +1,7 @@
 """PostgreSQL's options in SQL, and how its sources and sinks are opened.
 
 CREATE STREAM Price (item BIGINT, price DOUBLE)
-    SOURCE postgres('host=db dbname=shop', 'prices', key = 'item', state = '/var/lib/job/prices');
+    SOURCE postgres('host=db dbname=shop', 'prices', key = 'item');
 CREATE SINK best INTO postgres('host=db dbname=shop', 'best', form = 'upsert', key = 'item') AS SELECT …
 """
 
@@ -15,13 +15,13 @@ import pyarrow as pa
 
 from everwhen.connectors.changes.change_input import ChangeInput
 from everwhen.connectors.changes.relation import RelationInput
-from everwhen.connectors.on_spark import on_spark
 from everwhen.connectors.options import Option, OptionError, Options
 from everwhen.connectors.postgres.database import Database, library
+from everwhen.connectors.postgres.first_rows import texts_of
 from everwhen.connectors.postgres.sink import PostgresRows
-from everwhen.connectors.postgres.slot import Slot, texts_of
+from everwhen.connectors.postgres.slot import Slot
 from everwhen.connectors.postgres.values import columns_of
-from everwhen.connectors.registry import SinkConnector, SinkPlace, SourceConnector, SourcePlace
+from everwhen.connectors.registry import STATE, SinkConnector, SinkPlace, SourceConnector, SourcePlace, state_of
 from everwhen.core.schema import Schema
 from everwhen.engine.files.live_inputs import LiveInput
 from everwhen.errors import SourceError
@@ -34,18 +34,21 @@ _WHERE: Final = (
     Option("connection", "text", "as libpq writes it: 'host=db dbname=shop'", required=True, secret=True),
     Option("table", "text", "the table", required=True),
     Option("schema", "text", "the schema of the database", default="public"),
+    Option("timeout", "duration", "how long a lock of somebody else is waited for", default="10 s"),
 )
 _READ: Final = (
     *_WHERE,
     Option("key", "names", "the columns that tell rows apart: the primary key"),
-    Option("state", "text", "a folder in which the job keeps the rows of the start and copies of the table"),
+    STATE,
+    Option("heartbeat", "duration", "how often a table at rest is said to be at rest", default="1 s"),
     Option("slot", "text", "the name of the replication slot and publication (default: everwhen_ and the stream)"),
 )
 
 
 def _database(options: Options) -> Database:
     library()
-    return Database(options.text("connection"), options.text("table"), options.text("schema"))
+    where = options.text("connection"), options.text("table"), options.text("schema")
+    return Database(*where, options.seconds("timeout"))
 
 
 def open_source(options: Options, place: SourcePlace) -> LiveInput:
@@ -61,14 +64,15 @@ def open_source(options: Options, place: SourcePlace) -> LiveInput:
         raise OptionError("postgres: which rows replace each other? Write key = 'id'", "table")
     for name in key:
         place.schema.index(name, "the key")
-    state = options.maybe("state")
+    state = state_of(options, place)
     if state is None:
-        problem = "postgres: where are the rows of the start kept? Write state = '/a/folder/of/this/job'"
+        problem = "postgres: where are the rows of the start kept? Write state = '/a/folder'"
         raise OptionError(problem, "table")
     slot = options.maybe("slot") or "everwhen_" + re.sub(r"\W", "_", place.name.lower())
+    slot += f"_{place.reader}" if place.reader else ""
     if not re.fullmatch(r"[a-z0-9_]{1,63}", slot):
         raise OptionError(f"postgres: a slot is named with a-z, 0-9 and _, not {slot!r}", "slot")
-    log = Slot(database, place.schema, key, slot, state)
+    log = Slot(database, place.schema, key, slot, state, options.seconds("heartbeat"))
     return ChangeInput(place.name, given, log, partial(log.decode, tick=given.tick_length), key, 0, state)
 
 
@@ -86,7 +90,12 @@ def _relation(
 def open_elements(options: Options, place: SinkPlace) -> EpochSink:
     """The history of the answer in a table, and the answer in a view."""
     library()
-    return PostgresSink(options.text("connection"), options.text("table"), schema=options.text("schema"))
+    from psycopg.conninfo import conninfo_to_dict, make_conninfo
+
+    connection = options.text("connection")
+    if "options" not in conninfo_to_dict(connection):
+        connection = make_conninfo(connection, options=f"-c lock_timeout={int(options.seconds('timeout') * 1000)}")
+    return PostgresSink(connection, options.text("table"), schema=options.text("schema"))
 
 
 def open_rows(options: Options, place: SinkPlace) -> RowSink:
@@ -100,7 +109,6 @@ SOURCES: Final = (
         "a table's changes by logical decoding, or the table as it is",
         _READ,
         open_source,
-        on_spark(open_source),
         promise="every transaction once: the slot keeps what no checkpoint has",
         aliases=("postgresql",),
     ),

@@ -20,6 +20,8 @@ class Database:
     connection: str
     table: str
     schema: str = "public"
+    patience: float = 10.0
+    """Seconds that a lock of somebody else is waited for."""
 
     @property
     def shown(self) -> str:
@@ -30,7 +32,7 @@ class Database:
         psycopg = library()
         found = psycopg.connect(self.connection, autocommit=True)
         try:
-            found.execute(_FORMS)
+            found.execute(f"{_FORMS}; SET lock_timeout = {int(self.patience * 1000)}")
         except BaseException:
             found.close()
             raise
@@ -57,7 +59,11 @@ class Database:
             elif isinstance(bad, errors.UndefinedTable):
                 remedy = "create the table, or check the options table and schema"
             elif isinstance(bad, errors.LockNotAvailable | errors.ObjectInUse):
-                remedy = "another job or session uses it; end that, or try again"
+                remedy = "another job or session uses it; end that, and start again, or wait longer: option timeout"
+            elif isinstance(bad, errors.UndefinedColumn | errors.DatatypeMismatch):
+                remedy = "the table's columns have changed; put them back and start again, or write to another table"
+            elif isinstance(bad, errors.DiskFull):
+                remedy = "the server has no space left; nothing of it is in: make room there, and start again"
             elif isinstance(bad, errors.NotNullViolation):
                 remedy = "a key has no null; leave such rows out, or choose another key"
             elif isinstance(bad, errors.ObjectNotInPrerequisiteState) and "wal_level" in str(bad):

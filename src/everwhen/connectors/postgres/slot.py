@@ -1,16 +1,21 @@
-"""A replication slot as a log: positions are places in the write-ahead log at which transactions end.
+"""The changes of a table as a log: a replication slot, decoded by PostgreSQL's own plugin.
 
-At first the table is read as of the moment at which the slot is made (its exported snapshot), and kept in the folder
-`state`, so that these rows can be read again; then come the transactions since.  They are looked at (peek) and stay in
-the slot; what a job has a checkpoint of is given up (`passed`), and only then does the server forget it.
+A position is a place in the server's write-ahead log, at which transactions end.  At first the table is read as of the
+moment at which the slot is made (`first_rows.py`); then come the transactions since.  They are looked at (peek) and
+stay in the slot; what a job has a checkpoint of is given up (`passed`), and only then does the server forget it.
+
+**A table at rest.**  The server's time and the end of its log are noted together.  If, a `heartbeat` later, everything
+up to that end can be read and nothing of the table is there, the table was at rest until the noted time: that is a
+record of its own (`Beat`), by which the input promises and the slot moves on, so that the server need not keep the log
+of other tables.  A transaction takes its time just before it is written; should one be written after a beat with an
+earlier time than the beat's (it was held up for longer than a heartbeat, or the clock was put back), it counts from the
+beat on.  The position says so (`moved`), so it is the same whenever the log is read again.
 """
 
 from __future__ import annotations
 
-import json
-import os
 import time
-from pathlib import Path
+from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
 import numpy as np
@@ -18,34 +23,47 @@ import pyarrow as pa
 
 from everwhen.connectors.changes.live_rows import TableChanges
 from everwhen.connectors.changes.log import Plain
-from everwhen.connectors.postgres.database import Database, library
+from everwhen.connectors.postgres.database import Database
+from everwhen.connectors.postgres.first_rows import ANEW, CLOCK, FirstRows
 from everwhen.connectors.postgres.pgoutput import CLEAR, GONE, UNCHANGED, Decoder, Transaction
 from everwhen.connectors.postgres.values import columns_of
 from everwhen.core.schema import Schema
 from everwhen.errors import SourceError, StateError
-from everwhen.storage.atomic_file import whole_file
 
 PART: Final = "0"
-Taken: TypeAlias = Any
-"""A `Transaction`, or the rows of the start as a table."""
-_ABOUT: Final = b"everwhen"
-_FIRST: Final = "initial.arrow"
 _PEEK: Final = """
 SELECT data
 FROM pg_logical_slot_peek_binary_changes(%s, %s::pg_lsn, %s, 'proto_version', '1', 'publication_names', %s)"""
 _SLOT: Final = (
     "SELECT confirmed_flush_lsn - '0/0'::pg_lsn, active, plugin FROM pg_replication_slots WHERE slot_name = %s"
 )
+_END: Final = "SELECT pg_current_wal_insert_lsn() - '0/0'::pg_lsn, pg_current_wal_flush_lsn() - '0/0'::pg_lsn"
+
+
+@dataclass(frozen=True)
+class Beat:
+    """Nothing of the table has changed up to a time of the server, in microseconds."""
+
+    when: int
+
+
+Taken: TypeAlias = "Transaction | Beat | tuple[pa.Table, dict[str, Any]]"
+"""A transaction, a word that nothing changed, or the rows of the start and what is known of them."""
 
 
 class Slot:
-    """The changes of one table."""
+    """The changes of one table.  `heartbeat`: seconds between two words about a table at rest."""
 
-    def __init__(self, database: Database, schema: Schema, key: tuple[str, ...], slot: str, state: str) -> None:
-        self.database, self.schema, self.slot, self.state = database, schema, slot, Path(state)
-        self._lsn, self._initial = 0, 0
-        self._kept = 0
+    def __init__(
+        self, database: Database, schema: Schema, key: tuple[str, ...], slot: str, state: str, heartbeat: float = 1.0
+    ) -> None:
+        self.database, self.schema, self.slot, self._heartbeat = database, schema, slot, heartbeat
+        self._lsn, self._last, self._initial, self._clock = 0, 0, 0, 0
+        self._moved: list[list[int]] = []
+        self._kept, self._looked = 0, -1
+        self._noted: tuple[float, int, int] | None = None
         self._connection: Any = None
+        self._first = FirstRows(database, schema, slot, state)
         self._decoder = Decoder(database.schema, database.table, schema.names, key, database.shown)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -63,7 +81,10 @@ class Slot:
 
     @property
     def position(self) -> dict[str, Any]:
-        return {"lsn": self._lsn, "initial": self._initial}
+        """`lsn`: how far the log was read; `last`: where the last transaction of the table ended; `clock`: the last
+        beat; `moved`: after which place in the log transactions count from which beat on."""
+        found = {"lsn": self._lsn, "last": self._last, "initial": self._initial, "clock": self._clock}
+        return {**found, "moved": [list(each) for each in self._moved]}
 
     @property
     def parts(self) -> tuple[str, ...]:
@@ -75,41 +96,71 @@ class Slot:
             connection = self._connected()
             self._require_columns(connection)
             found = connection.execute(_SLOT, [self.slot]).fetchone()
-            if found is not None and not (self.state / _FIRST).exists():
-                if found[1]:
+            if found is not None and not self._first.are_there:
+                if found[1] or not self._first.are_begun:
                     raise SourceError(
-                        f"{self.shown}: the slot {self.slot!r} is in use (give the option slot another name)"
+                        f"{self.shown}: there is a slot {self.slot!r} already, of another job or program (give the "
+                        f"option slot another name; or, if nobody needs it: SELECT pg_drop_replication_slot("
+                        f"'{self.slot}'))"
                     )
-                # a job was ended before it had kept the rows, and nobody has read anything
+                # this job was ended before it had kept the rows, and nobody has read anything
                 connection.execute("SELECT pg_drop_replication_slot(%s)", [self.slot])
                 found = None
             if found is None:
-                self._make(connection)
-        about = self._about()
-        self._lsn, self._initial = about["lsn"], 0
+                self._first.make(connection)
+        self._lsn = self._last = self._first.read()[1]["lsn"]
+        self._initial = 0
 
     def seek(self, position: Plain) -> None:
         self._lsn, self._initial = position["lsn"], position["initial"]
+        self._last, self._clock = position.get("last", self._lsn), position.get("clock", 0)
+        self._moved = [list(each) for each in position.get("moved", ())]
+        self._noted, self._looked = None, -1
         with self.database.explained(SourceError, f"read the slot {self.slot!r}"):
             self._require_unread()
 
     def take(self, most: int) -> list[Taken] | None:
         if not self._initial:
             self._initial = 1
-            return [self._stored()]
-        return self._reached(self._peek(None, self._kept + most))
+            return [self._first.read()]
+        with self.database.explained(SourceError, f"read the slot {self.slot!r}"):
+            (now,) = self._connected().execute(f"SELECT {CLOCK}").fetchone()
+            insert, flush = map(int, self._connected().execute(_END).fetchone())
+            whole = True
+            found: list[Transaction] = []
+            if flush != self._looked:
+                whole, found = self._peek(None, self._kept + most)
+                self._looked = flush if whole and not found else -1
+        if found:
+            self._noted = None
+            known = any(beat == self._clock for _, beat in self._moved)
+            if not known and any(each.when < self._clock for each in found):
+                self._moved.append([self._lsn, self._clock])
+            self._lsn = self._last = found[-1].end
+            return list(found)
+        return self._beat(int(now), insert, flush) if whole else None
 
     def take_to(self, position: Plain) -> list[Taken] | None:
         found: list[Taken] = []
         if position["initial"] and not self._initial:
             self._initial = 1
-            found.append(self._stored())
-        if position["lsn"] == self._lsn:
-            return found or None
-        since = self._peek(_lsn_text(position["lsn"]), None)
-        if not since or since[-1].end != position["lsn"]:
-            raise StateError(f"{self.shown}: transactions that were read are not in the slot {self.slot!r} {_ANEW}")
-        return [*found, *(self._reached(since) or ())]
+            found.append(self._first.read())
+        lsn, clock = position["lsn"], position.get("clock", 0)
+        self._moved = [list(each) for each in position.get("moved", ())]
+        if lsn > self._lsn:
+            with self.database.explained(SourceError, f"read the slot {self.slot!r}"):
+                _, since = self._peek(_lsn_text(lsn), None)
+            since = [each for each in since if each.end <= lsn]
+            if (since[-1].end if since else self._last) != position.get("last", lsn):
+                raise StateError(f"{self.shown}: transactions that were read are not in the slot {self.slot!r} {ANEW}")
+            for each in since:
+                each.when = max([each.when, *(beat for place, beat in self._moved if place < each.end)])
+            found += since
+            self._lsn, self._last = lsn, position.get("last", lsn)
+        if clock > self._clock:
+            self._clock = clock
+            found.append(Beat(clock))
+        return found or None
 
     def passed(self, position: Plain) -> None:
         if not position["initial"]:
@@ -122,6 +173,7 @@ class Slot:
                     "SELECT pg_replication_slot_advance(%s, %s::pg_lsn)", [self.slot, _lsn_text(position["lsn"])]
                 )
                 self._kept = 0
+        self._moved = [each for each in self._moved if each[0] >= position["lsn"]]
 
     def close(self) -> None:
         if self._connection is not None:
@@ -129,6 +181,22 @@ class Slot:
         self._connection = None
 
     # -- inside -------------------------------------------------------------------------------------------------
+
+    def _beat(self, now: int, insert: int, flush: int) -> list[Taken] | None:
+        """Nothing of the table is in the log up to `flush`.  A word about it, if one is due."""
+        here = time.monotonic()
+        noted = self._noted
+        if noted is None:
+            self._noted = here, now, insert
+            return None
+        since, clock, end = noted
+        if here - since < self._heartbeat or flush < end:
+            return None
+        self._noted = here, now, insert
+        if clock <= self._clock:
+            return None
+        self._clock, self._lsn = clock, max(self._lsn, end)
+        return [Beat(clock)]
 
     @property
     def _name(self) -> str:
@@ -147,76 +215,30 @@ class Slot:
             if name not in names:
                 raise SourceError(f"{self.shown}: there is no column {name!r} (it has {', '.join(names)})")
 
-    def _make(self, connection: Any) -> None:
-        """A slot, and the rows of the snapshot that begins with it, on disk."""
-        known = connection.execute("SELECT 1 FROM pg_publication WHERE pubname = %s", [self.slot]).fetchone()
-        if known is None:
-            connection.execute(self.database.sql("CREATE PUBLICATION {name} FOR TABLE {table}", name=self.slot))
-        replica = _Replica(self.database, self.slot)
-        try:
-            lsn, snapshot = replica.make_slot()
-            with self.database.connect() as reader:
-                reader.execute("BEGIN ISOLATION LEVEL REPEATABLE READ")
-                reader.execute(self.database.sql("SET TRANSACTION SNAPSHOT {snapshot}", snapshot=_literal(snapshot)))
-                rows = reader.execute(texts_of(self.database, self.schema.names)).fetchall()
-        finally:
-            replica.close()
-        table = pa.table(dict(zip(self.schema.names, columns_of(rows, self.schema, self.shown), strict=True)))
-        about = json.dumps({"lsn": lsn, "when": time.time_ns() // 1000, "slot": self.slot}).encode()
-        table = table.replace_schema_metadata({_ABOUT: about})
-        self.state.mkdir(parents=True, exist_ok=True)
-        with (
-            whole_file(self.state / _FIRST) as part,
-            pa.OSFile(os.fspath(part), "wb") as file,
-            pa.ipc.new_file(file, table.schema) as writer,
-        ):
-            writer.write_table(table)
-
-    def _stored(self) -> pa.Table:
-        try:
-            with pa.OSFile(os.fspath(self.state / _FIRST)) as file:
-                return pa.ipc.open_file(file).read_all()
-        except (OSError, pa.ArrowException) as bad:
-            raise StateError(f"{self.shown}: {self.state / _FIRST} cannot be read: {bad} {_ANEW}") from None
-
-    def _about(self) -> dict[str, Any]:
-        found: dict[str, Any] = json.loads(self._stored().schema.metadata[_ABOUT])
-        return found
-
-    def _peek(self, upto: str | None, most: int | None) -> list[Transaction]:
-        with self.database.explained(SourceError, f"read the slot {self.slot!r}"):
-            self._require_unread()
-            rows = self._connected().execute(_PEEK, [self.slot, upto, most, self.slot]).fetchall()
+    def _peek(self, upto: str | None, most: int | None) -> tuple[bool, list[Transaction]]:
+        """Whether that is all there is; and the transactions of the table that are not read yet."""
+        self._require_unread()
+        rows = self._connected().execute(_PEEK, [self.slot, upto, most, self.slot]).fetchall()
         self._kept = len(rows)
-        return self._decoder.transactions((bytes(row[0]) for row in rows), self._lsn)
+        found = self._decoder.transactions((bytes(row[0]) for row in rows), self._lsn)
+        return most is None or len(rows) < most, [each for each in found if each.kinds]
 
     def _require_unread(self) -> None:
         """The slot must still have what comes after the present position."""
         found = self._connected().execute(_SLOT, [self.slot]).fetchone()
         if found is None:
-            raise StateError(f"{self.shown}: the slot {self.slot!r} is gone, and what came since with it {_ANEW}")
+            raise StateError(f"{self.shown}: the slot {self.slot!r} is gone, and what came since with it {ANEW}")
         if int(found[0]) > self._lsn:
-            raise StateError(f"{self.shown}: somebody else has read on in the slot {self.slot!r} {_ANEW}")
-
-    def _reached(self, found: list[Transaction]) -> list[Taken] | None:
-        if not found:
-            return None
-        self._lsn = found[-1].end
-        return list(found)
+            raise StateError(f"{self.shown}: somebody else has read on in the slot {self.slot!r} {ANEW}")
 
     def decode(self, found: list[Taken], tick: int) -> list[tuple[str, TableChanges]]:
         """What was taken, as changes."""
         pieces: list[tuple[str, TableChanges]] = []
-        times: list[int] = []
-        kinds: list[int] = []
-        rows: list[Any] = []
-        for each in found:
-            if isinstance(each, pa.Table):
-                pieces.append((PART, _first_rows(each, tick)))
-            else:
-                times += [each.when * 1000 // tick] * len(each.kinds)
-                kinds += each.kinds
-                rows += each.rows
+        changes = [each for each in found if isinstance(each, Transaction)]
+        times = [each.when * 1000 // tick for each in changes for _ in each.kinds]
+        kinds = [kind for each in changes for kind in each.kinds]
+        rows: list[Any] = [row for each in changes for row in each.rows]
+        pieces += [(PART, _first_rows(*each, tick)) for each in found if isinstance(each, tuple)]
         at = 0
         for i in [*(i for i, kind in enumerate(kinds) if kind == CLEAR), len(kinds)]:
             if i > at:
@@ -225,6 +247,7 @@ class Slot:
                 none = tuple(pa.nulls(1, type_) for type_ in self.schema.types)
                 pieces.append((PART, TableChanges(np.array(times[i : i + 1]), np.ones(1, np.bool_), none, clears=True)))
             at = i + 1
+        pieces += [(PART, _nothing_until(each.when * 1000 // tick)) for each in found if isinstance(each, Beat)]
         return pieces
 
     def _changes(self, times: list[int], kinds: list[int], rows: list[Any]) -> TableChanges:
@@ -237,60 +260,16 @@ class Slot:
         return TableChanges(np.array(times, np.int64), gone, columns, left_out if some else None)
 
 
-_ANEW: Final = "(take a new checkpoint, a new state folder and a new output)"
-
-
-def _first_rows(table: pa.Table, tick: int) -> TableChanges:
-    when = json.loads(table.schema.metadata[_ABOUT])["when"] * 1000 // tick
+def _first_rows(table: pa.Table, about: Plain, tick: int) -> TableChanges:
+    when = about["when"] * 1000 // tick
     columns = tuple(
         pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type) for column in table.columns
     )
-    return TableChanges(np.full(table.num_rows, when), np.zeros(table.num_rows, np.bool_), columns)
+    return TableChanges(np.full(table.num_rows, when), np.zeros(table.num_rows, np.bool_), columns, until=when)
 
 
-class _Replica:
-    """A replication connection, on which alone a slot can be made together with a snapshot."""
-
-    def __init__(self, database: Database, slot: str) -> None:
-        from psycopg import pq
-        from psycopg.conninfo import make_conninfo
-
-        library()
-        self._slot = slot
-        self._raw = pq.PGconn.connect(make_conninfo(database.connection, replication="database").encode())
-        if self._raw.status != pq.ConnStatus.OK:
-            raise library().OperationalError(self._raw.error_message.decode(errors="replace"))
-
-    def make_slot(self) -> tuple[int, str]:
-        from psycopg import pq
-
-        text = f'CREATE_REPLICATION_SLOT "{self._slot}" LOGICAL pgoutput EXPORT_SNAPSHOT'
-        result = self._raw.exec_(text.encode())
-        if result.status != pq.ExecStatus.TUPLES_OK:
-            message = result.error_message.decode(errors="replace")
-            state = (result.error_field(pq.DiagnosticField.SQLSTATE) or b"").decode()
-            raise library().errors.lookup(state)(message) if state else library().OperationalError(message)
-        point, snapshot = (result.get_value(0, i) for i in (1, 2))
-        assert point is not None and snapshot is not None
-        high, low = point.decode().split("/")
-        return (int(high, 16) << 32) + int(low, 16), snapshot.decode()
-
-    def close(self) -> None:
-        self._raw.finish()
-
-
-def _literal(text: str) -> Any:
-    from psycopg import sql
-
-    return sql.Literal(text)
-
-
-def texts_of(database: Database, names: tuple[str, ...]) -> Any:
-    """A query for columns as text."""
-    from psycopg import sql
-
-    wanted = sql.SQL(", ").join(sql.SQL("{}::text").format(sql.Identifier(name)) for name in names)
-    return sql.SQL("SELECT {} FROM {}").format(wanted, sql.Identifier(database.schema, database.table))
+def _nothing_until(when: int) -> TableChanges:
+    return TableChanges(np.zeros(0, np.int64), np.zeros(0, np.bool_), (), until=when)
 
 
 def _lsn_text(lsn: int) -> str:

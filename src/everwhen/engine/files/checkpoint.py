@@ -66,10 +66,14 @@ class Checkpoint:
         self._ending = "jsonl" if reserved else "parquet"
 
     @contextmanager
-    def held(self, identity: Mapping[str, str]) -> Iterator[Saved]:
-        """What was saved last, by a run of this identity; nobody else can use the directory meanwhile."""
+    def held(self, claim: Mapping[str, str] | Callable[[Path], None]) -> Iterator[Saved]:
+        """What was saved last, by a run of this identity, or one that may `claim` the directory; nobody else can use it
+        meanwhile."""
         with locked(self.place):
-            agree(self.place, identity)
+            if callable(claim):
+                claim(self.place)
+            else:
+                agree(self.place, claim)
             yield self._newest()
 
     def save(self, before: Saved, news: Sequence[ElementBatch], taken: Mapping[str, int], state: Any) -> Saved:
@@ -168,8 +172,18 @@ def engine_of(place: Path) -> str | None:
     return engine if engine in ("spark", "local") else None
 
 
-def agree(place: Path, identity: Mapping[str, str]) -> None:
+def belongs_to(place: Path, identity: Mapping[str, str]) -> bool:
+    """Whether a checkpoint is there that belongs to such a run."""
+    try:
+        before = json.loads((place / "run.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return False
+    return bool(before == {"format": _FORMAT, "version": _version(), **identity})
+
+
+def agree(place: Path, identity: Mapping[str, str], free: Sequence[str] = ()) -> bool:
     """Notes what is run in a new checkpoint; refuses one that belongs to another run, and tells what is different.
+    Whether it differs in what is `free` to change, which is to be noted once it has (`note_run`).
 
     The version of the program counts: another one may cut the same history into other events, which those said before
     would not fit.
@@ -177,9 +191,8 @@ def agree(place: Path, identity: Mapping[str, str]) -> None:
     path = place / "run.json"
     now = {"format": _FORMAT, "version": _version(), **identity}
     if not path.exists():
-        with whole_file(path) as part:
-            part.write_text(json.dumps(now, indent=1), encoding="utf-8")
-        return
+        note_run(place, identity)
+        return False
     try:
         before = json.loads(path.read_text(encoding="utf-8"))
         if not isinstance(before, dict):
@@ -192,13 +205,24 @@ def agree(place: Path, identity: Mapping[str, str]) -> None:
             f"{_word(before.get('format'))}; this is Everwhen {_version()}, which reads format {_FORMAT} only. Finish "
             "the run with the version that began it, or take a new directory."
         )
-    changed = [name for name in {**before, **now} if before.get(name) != now.get(name)]
+    changed = [name for name in {**before, **now} if name not in free and before.get(name) != now.get(name)]
     if changed:
         told = "\n".join(f"  {name}: {_told(before.get(name), now.get(name))}" for name in changed)
         raise QueryError(
             f"the checkpoint {place} belongs to another run, which this one cannot go on from:\n{told}\n"
-            "Run it as it was, or take a new directory."
+            f"Run it as it was, or take a new directory{_or_migrate(changed)}."
         )
+    return any(before.get(name) != now.get(name) for name in free)
+
+
+def note_run(place: Path, identity: Mapping[str, str]) -> None:
+    """Note what is run."""
+    with whole_file(place / "run.json") as part:
+        part.write_text(json.dumps({"format": _FORMAT, "version": _version(), **identity}, indent=1), encoding="utf-8")
+
+
+def _or_migrate(changed: Sequence[str]) -> str:
+    return "; or --migrate, if the new query has the same columns" if changed == ["query"] else ""
 
 
 def fingerprint(path: str) -> str:

@@ -15,6 +15,7 @@ from typing import Final
 
 from everwhen.algebra.builder import Stream
 from everwhen.algebra.explain import explain
+from everwhen.algebra.nodes import Node
 from everwhen.core.consistency import MIDDLE, Consistency
 from everwhen.core.emit import Emit
 from everwhen.core.schema import Schema
@@ -24,6 +25,7 @@ from everwhen.engine.files.axis import axis_of_inputs
 from everwhen.engine.files.checkpoint import Checkpoint, Saved, fingerprint
 from everwhen.engine.files.late_book import LateBook, given_up, silence
 from everwhen.engine.files.output_file import write_answer
+from everwhen.engine.files.replans import Claim, QueryForms, Replans
 from everwhen.engine.local import LocalRuntime, Query
 from everwhen.engine.run import SMALL_PIECE
 from everwhen.errors import QueryError
@@ -31,7 +33,6 @@ from everwhen.formats.changelog.reading import header_of
 from everwhen.formats.input_file import STANDARD_INPUT, InputFile, is_folder, read_input, require_columns
 from everwhen.operators.ingress.finalize import Reason
 from everwhen.storage.atomic_file import is_regular
-from everwhen.storage.state_format import restore
 from everwhen.stream.element_batch import ElementBatch
 
 _PATIENCE: Final = 2.0
@@ -61,7 +62,7 @@ Losses = Mapping[str, Mapping[Reason, int]]
 
 
 def run_files(
-    query: Query,
+    query: Query | Replans,
     inputs: Mapping[str, str | InputFile],
     out: str = "-",
     *,
@@ -82,25 +83,48 @@ def run_files(
     `tell` from when on the answer is right, if a changelog among the inputs is right from an instant on only, and of
     late rows.
     """
+    replans = query if isinstance(query, Replans) else Replans.of(query)
     watch: Watch = progress or (lambda _: None)
     tell = tell or (lambda _: None)
     books: list[LateBook] = []
-    runtime = LocalRuntime(query, emit, consistency=consistency, dropped=lambda name, lost: books[0].note(name, lost))
+
+    def make(node: Node) -> LocalRuntime:
+        made = LocalRuntime(
+            node, emit, consistency=consistency, dropped=lambda name, lost: books[0].note(name, lost),
+            keep_relations=replans.keeps,
+        )  # fmt: skip
+        if books:
+            _begin(made, given, lambda _: None)
+        return made
+
+    runtime = make(replans.now)
     level = runtime.consistency
     given = input_files(inputs, {name: runtime.schema_of(name) for name in runtime.inputs}, batch)
     books.append(LateBook(given, tell))
     _begin(runtime, given, tell)
-    schema = (query.node if isinstance(query, Stream) else query).schema
-    axis = axis_of_inputs(query, given)
-    work = _Work(runtime, given, batch, open, watch, books[0])
+    schema = replans.forms.asked.schema
+    axis = axis_of_inputs(replans.shown or replans.now, given)
+    work = _Work(runtime, given, batch, open, watch, books[0], replans)
     if checkpoint is None:
         with work.accounted(losses):
             return write_answer(chain.from_iterable(work.epochs(Saved())), out, schema, axis)
     store = Checkpoint(checkpoint, schema)
-    with store.held(identity(query, given, level.emit, batch, open, "local", level)) as saved:
+
+    def of(forms: QueryForms) -> dict[str, str]:
+        return identity(forms.asked, given, level.emit, batch, open, "local", level)
+
+    left = None if replans.left is None or not replans.migrate else (replans.left, of(replans.left))
+    whose = Claim(replans.forms, of(replans.forms), left)
+    with store.held(whose.begin) as saved:
+        if saved.done and whose.goes_over(store.place):
+            raise QueryError(
+                f"the run of the checkpoint {store.place} is finished: there is nothing to go on from; take a new "
+                "directory"
+            )
         if not saved.done:
             if saved.state is not None:
-                restore(runtime, saved.state, str(store.place))
+                work.runtime = replans.restored(saved.state, make, str(store.place))
+            whose.confirm(store.place)
             with work.accounted(losses):
                 saved = work.saved(store, saved, every)
         return write_answer(store.answer(saved), out, schema, axis)
@@ -204,9 +228,10 @@ class _Work:
         open: bool,
         watch: Watch,
         book: LateBook,
+        replans: Replans | None = None,
     ) -> None:
         self.runtime, self.given, self.batch, self.open, self.watch = runtime, given, batch, open, watch
-        self.book = book
+        self.book, self.replans = book, replans
         self.taken: dict[str, int] = {}
         self.said = 0
 
@@ -236,6 +261,8 @@ class _Work:
         self.taken = arrival.taken
         said = saved.said
         for epoch in arrival:
+            if self.replans is not None:
+                self.replans.look(self.runtime)
             found = list(self.runtime.answers([epoch]))
             said += sum(map(len, found))
             self.said = said
@@ -252,7 +279,9 @@ class _Work:
             began = time.monotonic()
             if began >= due or sum(map(len, news)) >= _SAID:
                 self.book.flush()
-                saved = store.save(saved, news, self.taken, self.runtime.snapshot())
+                assert self.replans is not None, "a run with a checkpoint has plans"
+                state = self.replans.state(self.runtime)
+                saved = store.save(saved, news, self.taken, state)
                 news = []
                 ended = time.monotonic()
                 due = ended + (max(_PATIENCE, _EFFORT * (ended - began)) if every is None else every)

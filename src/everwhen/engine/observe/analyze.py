@@ -1,190 +1,186 @@
-"""EXPLAIN ANALYZE: what the operators of a plan that ran have done, measured.
+"""EXPLAIN ANALYZE: what the inputs and operators of a plan that ran have brought and done, measured.
 
-    rows in, out     changes, of which corrections take something back
+    rows in, out     changes, in all and per second
     selectivity      rows out per row in
-    lifetime         the mean length of what was said, where it ends
-    kept             rows and bytes of state, now
-    CPU              the time its steps took, and its share of that of all operators
+    corrections      the share of what was said that takes something back
+    distance         of successive starts; lifetime: the mean length of what was said; granule: of starts and ends
+    kept             keys, rows and bytes of state, now
+    CPU              the time that its steps took: per row that came, and its share of that of all operators
     lag              how far its promise is behind the largest start it has seen
 
-A `Meter` sees every step; without one nothing of this is computed but rows, state and time.
+It is made of samples (`sample.py`), so it is the same of one process and of the partitions on Spark, where the largest
+part is told beside the mean of all (`skew`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
-import numpy as np
+from everwhen.engine.observe.sample import ITEMS, Sample, Value
 
-from everwhen.core.time import INF, NEVER
-from everwhen.engine.node import OperatorNode, Step
-from everwhen.operators.contract import Operator
-from everwhen.plan.physical import Port
-from everwhen.rows.changes import Changes
-
-_HEAD: Final = ("", "operator", "rows in", "rows out", "corrections", "lifetime", "kept", "CPU", "%", "lag")
-
-
-@dataclass
-class _Count:
-    corrections_in: int = 0
-    corrections_out: int = 0
-    finite: int = 0
-    length: float = 0.0
-
-
-class Meter:
-    """Counts what operators get and say, step by step (`StepCheck`)."""
-
-    def __init__(self) -> None:
-        self.counts: dict[int, _Count] = {}
-
-    def begin(self, number: int, operator: Operator) -> None:
-        self.counts[number] = _Count()
-
-    def after(self, step: Step) -> None:
-        count = self.counts.setdefault(step.at, _Count())
-        count.corrections_in += sum(_corrections(each) for each in step.inputs)
-        said = step.output.changes
-        if len(said):
-            count.corrections_out += _corrections(said)
-            ends = (said.hi != INF) & (said.lo != NEVER)
-            count.finite += int(ends.sum())
-            count.length += float((said.hi[ends] - said.lo[ends]).sum(dtype=np.float64))
-
-
-def _corrections(changes: Changes) -> int:
-    return int((changes.weight < 0).sum()) if len(changes) else 0
+_INPUTS: Final = ("input", "rows", "rows/s", "corrections", "late", "distance", "lifetime", "granule", "lag")
+_OPERATORS: Final = (
+    "operator", "rows in", "/s", "rows out", "/s", "out/in", "corrections", "lifetime", "keys", "kept", "bytes",
+    "us/row", "CPU %", "lag",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
-class OperatorAnalysis:
-    """What an operator has done.  `lifetime`, `lag` are None where there is none, `share` is of all operators' time."""
+class Observed:
+    """An operator or an input, what it reads, what was measured of it, and what it keeps, in words.  `skew`: where it
+    is in partitions, by how much the one with the most rows has more than the mean."""
 
-    number: int
     name: str
+    kind: str
     reads: tuple[str, ...]
-    rows_in: int
-    rows_out: int
-    corrections_in: int
-    corrections_out: int
-    lifetime: float | None
-    state_rows: int
-    state_bytes: int
-    seconds: float
-    share: float
-    lag: int | None
-    keeps: str
+    sample: Sample
+    keeps: str = "nothing"
+    skew: float | None = None
+
+    def item(self, name: str) -> Value:
+        """One of the items of metadata."""
+        return ITEMS[name].value(self.sample)
 
 
 @dataclass(frozen=True, slots=True)
 class Analysis:
-    """A plan that ran.  `elements`: how many were read, `said` how many its answer has."""
+    """A plan that ran.  `elements`: how many were read, `said` how many its answer has, in so many seconds."""
 
     elements: int
     said: int
     seconds: float
-    operators: tuple[OperatorAnalysis, ...]
+    observed: tuple[Observed, ...]
+    remark: str = ""
+
+    @property
+    def operators(self) -> tuple[Observed, ...]:
+        """Inputs before their users."""
+        return tuple(each for each in self.observed if each.kind == "operator")
+
+    @property
+    def inputs(self) -> tuple[Observed, ...]:
+        return tuple(each for each in self.observed if each.kind == "input")
+
+    @property
+    def costliest(self) -> Observed | None:
+        """The operator that took most time."""
+        return max(self.operators, key=lambda each: each.sample.seconds, default=None)
+
+    @property
+    def largest(self) -> Observed | None:
+        """The operator that keeps most."""
+        found = max(self.operators, key=lambda each: each.sample.state_bytes or 0, default=None)
+        return found if found is not None and found.sample.state_rows else None
 
     def lines(self) -> list[str]:
-        """A table of operators, inputs first, then what is worth looking at."""
+        """Tables of inputs and operators, then what is worth looking at."""
         rate = f" ({self.elements / self.seconds:,.0f} a second)" if self.seconds else ""
         found = [f"{self.elements:,} elements read, {self.said:,} said, in {self.seconds:.2f} s{rate}", ""]
-        rows = [_row(each) for each in self.operators]
-        widths = [max(map(len, column)) for column in zip(_HEAD, *rows, strict=True)]
-        for row in [_HEAD, *rows]:
-            cells = [
-                text.ljust(w) if i == 1 else text.rjust(w) for i, (text, w) in enumerate(zip(row, widths, strict=True))
-            ]
-            found.append("  ".join(cells).rstrip())
-        return [*found, "", *self._remarks()]
+        if self.inputs:
+            found += [*_table([_INPUTS, *(_input(each) for each in self.inputs)]), ""]
+        if self.operators:
+            rows = [_operator(each, self._spent) for each in self.operators]
+            found += [*_table([_OPERATORS, *rows]), ""]
+        return [*found, *self._remarks()]
 
     def _remarks(self) -> list[str]:
-        if not self.operators:
-            return ["The answer is the source itself: nothing is computed."]
-        costly = max(self.operators, key=lambda each: each.seconds)
-        large = max(self.operators, key=lambda each: each.state_bytes)
-        came = sum(each.rows_in for each in self.operators if not any(name.isdecimal() for name in each.reads))
-        taken = sum(each.corrections_in for each in self.operators if not any(name.isdecimal() for name in each.reads))
-        remarks = [
-            f"Costliest: {costly.number} {costly.name}, {costly.share:.0%} of the operators' {self._spent:.3f} s."
-        ]
-        if large.state_rows:
-            remarks.append(
-                f"Largest state: {large.number} {large.name}, {large.state_rows:,} rows, {_bytes(large.state_bytes)}; "
-                f"it keeps {large.keeps}."
-            )
+        costly, large = self.costliest, self.largest
+        if costly is None:
+            return ["The answer is the source itself: nothing is computed.", *([self.remark] if self.remark else [])]
+        share = costly.sample.seconds / self._spent
+        found = [f"Costliest: {costly.name}, {share:.0%} of the operators' {self._spent:.3f} s."]
+        if large is None:
+            found.append("No operator keeps anything now.")
         else:
-            remarks.append("No operator keeps anything now.")
-        if came:
-            remarks.append(f"Corrections: {taken / came:.1%} of the changes that came in.")
-        behind = [each for each in self.operators if each.lag]
-        if behind:
-            last = max(behind, key=lambda each: each.lag or 0)
-            remarks.append(f"Furthest behind: {last.number} {last.name}, {last.lag} ticks after the largest start.")
-        return remarks
+            kept = f"{large.sample.state_rows:,} rows, {_bytes(large.sample.state_bytes or 0)}"
+            found.append(f"Largest state: {large.name}, {kept}; it keeps {large.keeps}.")
+        came, said = self.inputs, self.operators[-1]
+        changes = sum(each.sample.changes for each in came)
+        if changes:
+            taken = sum(each.sample.taken for each in came) / changes
+            found.append(
+                f"Corrections: {taken:.1%} of what came, {_percent(said.item('corrections'))} of what was said."
+            )
+        late = sum(each.sample.late for each in came)
+        if late:
+            found.append(f"Late: {late / max(sum(each.sample.rows_in for each in came), 1):.1%} of what came.")
+        behind = max(self.operators, key=lambda each: each.item("lag") or 0)
+        if behind.item("lag"):
+            found.append(f"Furthest behind: {behind.name}, {behind.item('lag')} ticks after the largest start.")
+        uneven = max(self.operators, key=lambda each: each.skew or 0)
+        if uneven.skew is not None:
+            found.append(f"Most uneven: {uneven.name}, its largest partition has {uneven.skew:.2f} times the mean.")
+        return [*found, *([self.remark] if self.remark else [])]
 
     @property
     def _spent(self) -> float:
-        return sum(each.seconds for each in self.operators)
+        return sum(each.sample.seconds for each in self.operators) or 1.0
 
     def to_plain(self) -> dict[str, Any]:
         """The same as plain data, for JSON."""
-        return asdict(self)
+        costly, large = self.costliest, self.largest
+        return {
+            "elements": self.elements,
+            "said": self.said,
+            "seconds": self.seconds,
+            "inputs": [self._plain(each) for each in self.inputs],
+            "operators": [self._plain(each) for each in self.operators],
+            "costliest": None if costly is None else costly.name,
+            "largest": None if large is None else large.name,
+            "remark": self.remark,
+        }
+
+    def _plain(self, each: Observed) -> dict[str, Any]:
+        sample = asdict(each.sample)
+        told = {name: sample[name] for name in ("rows_in", "rows_out", "seconds")}
+        items = {name: each.item(name) for name in ITEMS}
+        of = {"reads": list(each.reads), "keeps": each.keeps, "share": each.sample.seconds / self._spent}
+        skew = {} if each.skew is None else {"skew": each.skew}
+        return {"name": each.name, **(of if each.kind == "operator" else {}), **told, **items, **skew}
 
 
-def analyzed(nodes: Sequence[OperatorNode], counts: Mapping[int, _Count]) -> tuple[OperatorAnalysis, ...]:
-    """What operators have done, numbered from 1 as EXPLAIN does."""
-    spent = sum(node.seconds for node in nodes) or 1.0
-    return tuple(_analyzed(node, counts.get(node.number), spent) for node in nodes)
-
-
-def _analyzed(node: OperatorNode, count: _Count | None, spent: float) -> OperatorAnalysis:
-    operator, seen = node.placed.operator, count or _Count()
-    size, promise = operator.state_size(), node.output.frontier.time
-    lag = None if node.tau in (NEVER, INF) or promise == INF else node.tau - promise if promise != NEVER else None
-    return OperatorAnalysis(
-        node.number + 1,
-        node.placed.name,
-        tuple(map(_port, node.placed.inputs)),
-        node.rows_in,
-        node.rows_out,
-        seen.corrections_in,
-        seen.corrections_out,
-        seen.length / seen.finite if seen.finite else None,
-        size.rows,
-        size.bytes,
-        node.seconds,
-        node.seconds / spent,
-        None if lag is None else max(lag, 0),
-        operator.keeps,
-    )
-
-
-def _port(port: Port) -> str:
-    return port.source if port.source is not None else str(port.operator + 1)
-
-
-def _row(each: OperatorAnalysis) -> tuple[str, ...]:
+def _input(each: Observed) -> tuple[str, ...]:
     return (
-        str(each.number),
+        each.name, f"{each.sample.rows_in:,}", _number(each.item("rate_in"), 0), _percent(each.item("corrections")),
+        _percent(each.item("late")), _number(each.item("distance"), 2), _number(each.item("lifetime"), 1),
+        _number(each.item("granule"), 0), _number(each.item("lag"), 0),
+    )  # fmt: skip
+
+
+def _operator(each: Observed, spent: float) -> tuple[str, ...]:
+    s = each.sample
+    return (
         f"{each.name} of {', '.join(each.reads)}",
-        f"{each.rows_in:,}",
-        f"{each.rows_out:,}",
-        f"{each.corrections_out:,}",
-        "-" if each.lifetime is None else f"{each.lifetime:,.1f}",
-        f"{each.state_rows:,}",
-        f"{each.seconds:.3f} s",
-        f"{100 * each.share:.0f}",
-        "-" if each.lag is None else str(each.lag),
-    )
+        f"{s.rows_in:,}", _number(each.item("rate_in"), 0), f"{s.rows_out:,}", _number(each.item("rate_out"), 0),
+        _number(each.item("selectivity"), 2), _percent(each.item("corrections")), _number(each.item("lifetime"), 1),
+        _number(s.keys, 0), _number(s.state_rows, 0), "-" if s.state_bytes is None else _bytes(s.state_bytes),
+        _number(1e6 * s.seconds / s.rows_in if s.rows_in else None, 2), f"{100 * s.seconds / spent:.0f}",
+        _number(each.item("lag"), 0),
+    )  # fmt: skip
+
+
+def _table(rows: Sequence[tuple[str, ...]]) -> Iterable[str]:
+    """Columns side by side; the first is text."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        cells = (t.rjust(w) if i else t.ljust(w) for i, (t, w) in enumerate(zip(row, widths, strict=True)))
+        yield "  ".join(cells).rstrip()
+
+
+def _number(value: Value, digits: int) -> str:
+    return "-" if value is None else f"{value:,.{digits}f}"
+
+
+def _percent(value: Value) -> str:
+    return "-" if value is None else f"{value:.1%}"
 
 
 def _bytes(count: int) -> str:
+    size = float(count)
     for unit in ("B", "kB", "MB"):
-        if count < 1000:
-            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
-        count //= 1000
-    return f"{count:,} GB"
+        if size < 1000:
+            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
+        size /= 1000
+    return f"{size:,.1f} GB"

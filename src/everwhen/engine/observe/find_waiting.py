@@ -31,6 +31,7 @@ from everwhen.stream.element import Adjust, Cti, Element, Insert, Punct
 from everwhen.stream.element_batch import ADJUST, INSERT, ElementBatch
 
 LARGEST: Final = 1_000_000
+Writes = Callable[[ElementBatch], tuple[int, int]]
 _PATTERNS: Final = 8
 """So many patterns are tried at most."""
 
@@ -56,44 +57,62 @@ class Situation:
     given_up: Mapping[str, int] | None = None
     unknown: Mapping[str, tuple[int, int]] | None = None
     """Merges, with the span that nobody knows."""
+    begins: int = NEVER
+    """From which instant on the answer is right."""
+    sink: str = ""
+    """What is wrong with a sink that is tried again."""
+    untried: str = ""
+    """Why no promise can be tried."""
+    writes: Writes | None = None
+    """How many rows a sink that lets some wait would write if this was said, and the first instant of those that do;
+    without, what is said counts."""
 
 
 def find_waiting(now: Situation) -> Waiting:
     """Why the query says nothing."""
     told: dict[str, Any] = {"given_up": dict(now.given_up or {})}
     here, open_ = tuple(now.sources), [each for each in now.sources if each.promised < INF]
+    if now.sink:
+        return Waiting(now.query, "sink", here, detail=f": {now.sink}; it is tried again", **told)
     for merge, (first, end) in (now.unknown or {}).items():
         detail = f"the instants from {show(first)} to {show(end)}"
         return Waiting(now.query, "unknown span", here, operator=merge, detail=detail, **told)
     if not open_:
         return Waiting(now.query, "ended", here, **told)
+    if now.untried:
+        return Waiting(now.query, "not tried", here, detail=now.untried, **told)
     if all(each.largest_start == NEVER for each in now.sources):
-        return Waiting(now.query, "nothing came", here, **told)
+        return Waiting(now.query, "late" if any(told["given_up"].values()) else "nothing came", here, **told)
     if now.state_rows > LARGEST:
-        detail = f"the {now.state_rows:,} rows of state are too many to try which (at most {LARGEST:,})"
-        return Waiting(now.query, "too large", here, detail=detail, **told)
+        detail = f"there are {now.state_rows:,} rows of state, and at most {LARGEST:,} are copied"
+        return Waiting(now.query, "not tried", here, detail=detail, **told)
     search = _Search(now, open_)
     most = search.brings(dict.fromkeys(search.sources, INF))
-    if not _count(most):
+    if not search.enough(most):
         return _silent(now, here, told)
-    needs = search.needed(_first(most))
+    needs = search.needed(_first(most) if _count(most) else 0)
     met = {need.source.name: need.t for need in needs}
     brought = search.brings(met)
     needs = [Needed(need.source, need.t, search.pattern(need, most, met)) for need in needs]
+    if now.writes is not None:
+        rows, first = now.writes(brought)
+        return Waiting(now.query, "promise", here, tuple(needs), rows, 0, first, **told)
     inserts = int((brought.op == INSERT).sum())
-    return Waiting(
-        now.query, "promise", here, tuple(needs), inserts, _count(brought) - inserts, _first(brought),
-        **told,
-    )  # fmt: skip
+    corrections = _count(brought) - inserts
+    return Waiting(now.query, "promise", here, tuple(needs), inserts, corrections, _first(brought), **told)
 
 
 def _silent(now: Situation, here: tuple[SourceStatus, ...], told: Mapping[str, Any]) -> Waiting:
     """No promise would bring anything."""
+    reached = max(max(each.largest_start, each.promised) for each in here if each.promised < INF)
+    if now.begins > reached:
+        return Waiting(now.query, "catching up", here, detail=f"at {show(now.begins)}", **told)
     for each in now.operators:
         if each.rows_in and not each.rows_out:
             detail = f" ({each.rows_in:,} in, 0 out)"
             return Waiting(now.query, "nothing passes", here, operator=each.name, detail=detail, **told)
-    return Waiting(now.query, "all is said", here, **told)
+    resting = all(each.resting for each in here if each.promised < INF)
+    return Waiting(now.query, "resting" if resting else "all is said", here, **told)
 
 
 class _Search:
@@ -108,18 +127,23 @@ class _Search:
         given = {name: [Cti(t)] for name, t in promises.items() if t > self.sources[name].promised}
         return self._now.copy().push(given)
 
+    def enough(self, said: ElementBatch) -> bool:
+        """Whether something is said, or written where rows wait in a sink."""
+        writes = self._now.writes
+        return _count(said) > 0 if writes is None else writes(said)[0] > 0
+
     def needed(self, first: int) -> list[Needed]:
         """Sources that are waited for, each with the least promise that brings something once the others have come."""
         rest = dict.fromkeys(self.sources, INF)
         for name in sorted(self.sources, key=lambda name: self.sources[name].promised):
             fewer = {other: t for other, t in rest.items() if other != name}
-            if _count(self.brings(fewer)):
+            if self.enough(self.brings(fewer)):
                 rest = fewer
         return [Needed(self.sources[name], self._least(name, rest, first)) for name in rest]
 
     def _least(self, name: str, others: Mapping[str, int], first: int) -> int:
         def enough(t: int) -> bool:
-            return _count(self.brings({**others, name: t})) > 0
+            return self.enough(self.brings({**others, name: t}))
 
         return least(enough, self.sources[name].promised, first + 1)
 
@@ -127,6 +151,8 @@ class _Search:
         """A promise about data that brings something instead of one about time: about the columns that the first row
         that waits has in common with the source."""
         rows = [each for each in most.elements() if isinstance(each, Insert | Adjust)]
+        if not rows:
+            return None
         first = min(rows, key=lambda each: each.sync)
         common = [name for name in self._now.columns[need.source.name] if name in first.row]
         others = {name: t for name, t in met.items() if name != need.source.name}
@@ -134,7 +160,7 @@ class _Search:
             promise = Punctuation.constants({name: first.row[name] for name in names})
             given: dict[str, list[Element]] = {name: [Cti(t)] for name, t in others.items()}
             given[need.source.name] = [Punct(promise)]
-            if _count(self._now.copy().push(given)):
+            if self.enough(self._now.copy().push(given)):
                 return promise
         return None
 

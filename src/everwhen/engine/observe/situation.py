@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
-from everwhen.core.time import INF
+import numpy as np
+import pyarrow as pa
+
+from everwhen.core.time import INF, NEVER
 from everwhen.engine.dataflow import Dataflow
 from everwhen.engine.ingress import Ingress
 from everwhen.engine.observe.find_waiting import Situation, Trial
@@ -37,6 +40,22 @@ class CopyTrial:
         return self._copy.push(batches)[self._query]
 
 
+def own_copy(state: Any) -> Any:
+    """A snapshot that shares no memory with what goes on."""
+    match state:
+        case dict():
+            return {name: own_copy(each) for name, each in state.items()}
+        case list():
+            return [own_copy(each) for each in state]
+        case tuple():
+            return tuple(own_copy(each) for each in state)
+        case np.ndarray():
+            return state.copy()
+        case pa.Array():
+            return state.take(pa.array(np.arange(len(state))))
+    return state
+
+
 def situation(
     query: str,
     flow: Dataflow[Any, Any],
@@ -44,8 +63,9 @@ def situation(
     ports: Iterable[Port],
     copy: Callable[[], Pushed],
     unknown: Mapping[str, tuple[int, int]],
+    begins: int = NEVER,
 ) -> Situation:
-    """Of a query with these ports below it."""
+    """Of a query with these ports below it; `begins`: from when on its answer is right."""
     below = list(ports)
     inputs = [ingress.inputs[port.source] for port in below if port.source is not None]
     read = {each.source for each in inputs}
@@ -54,6 +74,9 @@ def situation(
         name: sum(counts.values())
         for name, counts in ingress.dropped(port.source for port in below if port.source is not None).items()
     }
+    for name, late in ingress.late.items():
+        if name in read and late.dropped:
+            given_up[name] = given_up.get(name, 0) + late.dropped
     rows = sum(flow.nodes[port.operator].placed.operator.state_size().rows for port in below if port.source is None)
     return Situation(
         query,
@@ -64,6 +87,7 @@ def situation(
         rows + sum(each.intake.state_size().rows for each in inputs),
         given_up,
         unknown,
+        begins,
     )
 
 
@@ -76,7 +100,7 @@ def _status(name: str, ingress: Ingress) -> SourceStatus:
     ended = name in ingress.ended
     promised = INF if ended else min(each.intake.cti for each in inputs)
     start = max(each.intake.guard.tau for each in inputs)
-    return SourceStatus(name, promised, start, ingress.silent_for(name), ended)
+    return SourceStatus(name, promised, start, ingress.silent_for(name), ended, ingress.rests(name))
 
 
 def _operators(flow: Dataflow[Any, Any], ports: Iterable[Port]) -> list[OperatorMetadata]:

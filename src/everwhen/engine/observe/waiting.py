@@ -10,35 +10,46 @@ from everwhen.core.punctuation import Punctuation
 from everwhen.core.time import INF, NEVER, show
 from everwhen.punctuation.api import show_promise
 
-Reason = Literal["promise", "nothing came", "nothing passes", "all is said", "unknown span", "ended", "too large"]
+Reason = Literal[
+    "promise", "nothing came", "late", "nothing passes", "all is said", "catching up", "resting", "sink",
+    "unknown span", "ended", "not tried",
+]  # fmt: skip
 """promise          rows are known and wait until sources promise more
 nothing came     no source that is named has brought a row yet
+late             rows came, and every one of them too late
 nothing passes   rows came, and an operator has let none through
 all is said      whatever is known is out; more comes with more input
+catching up      the answer is right from an instant on that is still ahead
+resting          all sources that are open rest: nobody holds anybody back, and all that is known is said
+sink             the answer is there, and its sink does not take it: it is tried again
 unknown span     a merge waits, because no copy that is there knows some span of time
 ended            everything is promised: the answer is whole
-too large        rows wait, and the state is too large for finding out which promise would release them
+not tried        rows may wait; which promise would release them was not tried, and `detail` says why
 """
 
 
 @dataclass(frozen=True, slots=True)
 class SourceStatus:
-    """How far a source has come.  `heard`: seconds since its last element, if any came."""
+    """How far a source has come.  `heard`: seconds since its last element, if any came.  `resting`: it has been silent
+    for so long that it holds nobody back.  `told`: whether its largest start is known."""
 
     name: str
     promised: int
     largest_start: int
     heard: float | None = None
     ended: bool = False
+    resting: bool = False
+    told: bool = True
 
     def __str__(self) -> str:
         said = "has promised nothing yet" if self.promised == NEVER else f"has promised {show(self.promised)}"
         if self.ended:
             return f"{self.name} has ended"
+        rests = "; it rests, and holds nobody back" if self.resting else ""
         if self.largest_start == NEVER:
-            return f"{self.name} {said}; nothing has come from it"
+            return f"{self.name} {said}{'; nothing has come from it' if self.told else ''}{rests}"
         ago = "" if self.heard is None or self.heard < 1 else f"; its last element came {self.heard:.0f} s ago"
-        return f"{self.name} {said}; its largest start is {show(self.largest_start)}{ago}"
+        return f"{self.name} {said}; its largest start is {show(self.largest_start)}{ago}{rests}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +123,15 @@ class Waiting:
                 wait = "waits" if self.rows + self.corrections == 1 else "wait"
                 return f"{brings} from {show(self.first or 0)} on {wait} for {what} of {names}"
             case "nothing came":
-                return "nothing has come in yet"
+                return f"nothing has come in yet{self.detail}"
+            case "late":
+                return "rows came, and every one of them too late: what they change was promised not to change"
+            case "catching up":
+                return f"the answer begins {self.detail}, and nothing that is known reaches that instant"
+            case "resting":
+                return "all that is known is said, and all sources that are open rest"
+            case "sink":
+                return f"the answer is there, and its sink does not take it{self.detail}"
             case "nothing passes":
                 return f"rows came, and the operator {self.operator!r} has let none through{self.detail}"
             case "all is said":
@@ -121,7 +140,7 @@ class Waiting:
                 return f"the operator {self.operator!r} waits: no copy that is there knows {self.detail}"
             case "ended":
                 return "everything is promised: the answer is whole"
-        return f"rows wait for promises; {self.detail}"
+        return f"rows may wait for promises; which was not tried: {self.detail}"
 
     def to_plain(self) -> dict[str, Any]:
         """The same as plain data, for JSON."""
@@ -142,7 +161,7 @@ class Waiting:
 
 def _source(status: SourceStatus) -> dict[str, Any]:
     times = {"promised": _plain(status.promised), "largest_start": _plain(status.largest_start)}
-    return {"name": status.name, **times, "heard": status.heard, "ended": status.ended}
+    return {"name": status.name, **times, "heard": status.heard, "ended": status.ended, "resting": status.resting}
 
 
 def _need(need: Needed) -> dict[str, Any]:

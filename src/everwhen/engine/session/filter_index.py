@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from everwhen.algebra.expressions.nodes import Call, Column, Expr, Literal
+from everwhen.algebra.nodes import Filter
 from everwhen.core.schema import Schema
 from everwhen.stream.element_batch import ElementBatch
 
@@ -67,3 +68,19 @@ class EqualityFilterIndex:
             parts[self._constants[code]] = ElementBatch(batch.schema, *times, some)
             start = end
         return parts
+
+
+def met(step: Filter, columns: Mapping[str, pa.Array], length: int) -> np.ndarray:
+    """The positions of elements whose row makes the condition true."""
+    verdict = step.predicate.evaluate(columns, length)
+    if verdict.null_count:
+        verdict = verdict.fill_null(False)
+    return np.flatnonzero(verdict.to_numpy(zero_copy_only=False))
+
+
+def taken(
+    times: list[np.ndarray], columns: tuple[pa.Array, ...], picked: np.ndarray
+) -> tuple[list[np.ndarray], tuple[pa.Array, ...]]:
+    """The elements at some positions."""
+    at = pa.array(picked)
+    return [each[picked] for each in times], tuple(column.take(at) for column in columns)

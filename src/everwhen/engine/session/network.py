@@ -6,7 +6,8 @@ For every port there is an instant from which on its past is known, with what st
 * `max_end`, the largest end that ever passed the port.  All segments so far end there or earlier, so nothing stands
   from then on: the past, restricted to [max_end, ∞), is empty.
 * an earlier instant, where something that runs remembers what stands: a guard its events, an operator what it has
-  said (`Operator.standing`), a chain its events; an operator without state is applied to what stands at its inputs.
+  said (`Operator.standing`), a chain its events; an operator without state is applied to what stands at its inputs;
+  who reads the port remembers what came (`Operator.remembers`).
   Each forgets what the CTI has passed, and what a promise about data has settled before that.  So the instant is the
   CTI or the largest end of what was forgotten because of such promises, whichever is later.
 
@@ -28,6 +29,7 @@ not depend on which other queries run.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
+from functools import partial
 from itertools import count
 
 from everwhen.algebra.nodes import Source
@@ -36,9 +38,13 @@ from everwhen.core.punctuation import Frontier
 from everwhen.core.time import INF, NEVER
 from everwhen.engine.change_emit import standing_at
 from everwhen.engine.dataflow import Dataflow, EpochInputs, ports_below
-from everwhen.engine.ingress import Ingress, SourceInput
+from everwhen.engine.ingress import Ingress, OnDropped, SourceInput
 from everwhen.engine.node import OperatorNode, cut
-from everwhen.engine.session.as_of import AsOf, DetachedSource, earliest
+from everwhen.engine.output_port import OutputPort
+from everwhen.engine.session.joining.as_of import AsOf, DetachedSource, earliest
+from everwhen.engine.session.joining.gradual import SLICE_ROWS, load
+from everwhen.engine.session.joining.memory import refused, told
+from everwhen.engine.session.joining.pace import Pace
 from everwhen.engine.session.output_port import EmittedBatch, OutputKey, SharedOutput
 from everwhen.engine.source_levels import Bounds
 from everwhen.errors import QueryError
@@ -58,12 +64,12 @@ Levels = Mapping[str, tuple[str, Bounds]]
 class Network:
     """Sources, operators and outlets by name, number and node."""
 
-    def __init__(self, clock: Callable[[], float], idle: float | None = None) -> None:
-        self.pool = Interner()
-        self.ingress = Ingress(clock, idle, shared=True)
+    def __init__(self, clock: Callable[[], float], idle: float | None = None, dropped: OnDropped | None = None) -> None:
+        self.pool, self.pace = Interner(), Pace(lambda: 0)
+        self.ingress = Ingress(clock, idle, dropped, shared=True)
         self.flow: Dataflow[OutputKey, SharedOutput] = Dataflow(shared=True)
         self.left: dict[str, DetachedSource] = {}
-        self._clock = clock
+        self.clock, self.slice_rows = clock, SLICE_ROWS
         self._lowerings: dict[Emit, Lowering] = {}
         self._numbers = count()
 
@@ -100,7 +106,7 @@ class Network:
         outlet, past = self.join(exit, levels, over)
         try:
             changes = cut(past.changes, past.since)
-            said = outlet.step(changes, self.tau(outlet.port), self._frontier(outlet.port))
+            said = outlet.step(changes, self.tau(outlet.port), self.frontier(outlet.port))
         except BaseException:
             self.drop(exit)
             raise
@@ -117,7 +123,7 @@ class Network:
             for number, placed in self.operators.items():
                 if number not in operators:
                     self._start(number, placed, pasts)
-            past = self._past(outlet.port, pasts)
+            past = self.past_of(outlet.port, pasts)
             if past.since == INF:
                 raise self._unknown(outlet.port)
             outlet.since = past.since
@@ -137,11 +143,11 @@ class Network:
         node, emit = exit
         if over is None:
             sink = self.lowering(emit).sink("", node)
-            return SharedOutput(sink.port, sink.encoder, sink.filter, began=self._clock())
+            return SharedOutput(sink.port, sink.encoder, sink.filter, began=self.clock())
         sink = self.lowering(over).sink("", node)
         codec = sink.encoder.codec
         encoder, filter = ChangelogEncoder(codec, ordered=True), EmitFilter(codec, emit)
-        return SharedOutput(sink.port, encoder, filter, began=self._clock(), over=over)
+        return SharedOutput(sink.port, encoder, filter, began=self.clock(), over=over)
 
     def _shared(self, exit: OutputKey) -> Emit | None:
         """The policy of operators that run for the same plan and say more, where what is final can be told from it."""
@@ -188,30 +194,34 @@ class Network:
 
     def _start(self, number: int, placed: PlacedOperator, pasts: dict[Port, AsOf]) -> None:
         """Let a new operator take what stands at its inputs."""
-        given = [self._past(port, pasts) for port in placed.inputs]
+        given = [self.past_of(port, pasts) for port in placed.inputs]
         for port, past in zip(placed.inputs, given, strict=True):
             if past.since == INF:
                 raise self._unknown(port)
-        since = max(past.since for past in given)
-        exact = self._exact(placed, since)
+        since = max((past.since for past in given), default=NEVER)
+        exact = self.exact_after(placed, since)
         if exact == INF:
-            raise _refused(f"the operator '{placed.name}' needs all of the past")
-        running = OperatorNode.of(number, placed, self._clock())
+            raise refused(f"the operator '{placed.name}' needs all of the past")
+        running = OperatorNode.of(number, placed, self.clock())
         running.since, running.exact = since, exact
-        ports = zip(placed.inputs, given, strict=True)
-        self.flow.step_one(
-            running, [(Output(past.changes, self._frontier(port)), self.tau(port)) for port, past in ports]
-        )
+        if placed.inputs:  # constant rows come with the next epoch, as those of a source do
+            ports = zip(placed.inputs, given, strict=True)
+            self.flow.step_one(
+                running, [(Output(past.changes, self.frontier(port)), self.tau(port)) for port, past in ports]
+            )
         self.flow.add(running)
         pasts[Port(operator=number)] = AsOf(exact, running.output.changes)
 
-    def _exact(self, placed: PlacedOperator, since: int) -> int:
+    def exact_after(self, placed: PlacedOperator, since: int) -> int:
         return since if since in (NEVER, INF) else placed.operator.exact_from(since)
 
-    def _past(self, port: Port, pasts: dict[Port, AsOf]) -> AsOf:
+    def past_of(self, port: Port, pasts: dict[Port, AsOf]) -> AsOf:
         """What is known of a port, from the earliest instant for which it can be told."""
         if port not in pasts:
-            pasts[port] = self._source_past(port.source) if port.source else self._recalled(port, pasts)
+            past = self._source_past(port.source) if port.source else self._recalled(port, pasts)
+            if port.form == "segments" and past.since > self.frontier(port).time:
+                past = earliest(self.running(port).exact, past, *told(self.flow, port, past.changes.codec))
+            pasts[port] = past
         return pasts[port]
 
     def _source_past(self, name: str) -> AsOf:
@@ -227,9 +237,9 @@ class Network:
         ways = [AsOf(running.max_end, no_changes(running.codec)), None if found is None else AsOf(*found)]
         ended = running.output.frontier.time == INF
         if placed.operator.stateless or ended:
-            given = [self._past(each, pasts) for each in placed.inputs]
-            since = max(running.since, *(past.since for past in given))
-            exact = self._exact(placed, since)
+            given = [self.past_of(each, pasts) for each in placed.inputs]
+            since = max([running.since, *(past.since for past in given)])
+            exact = self.exact_after(placed, since)
             changes = [cut(past.changes, since) for past in given]
             if placed.operator.stateless and exact < INF:
                 ways.append(AsOf(exact, placed.operator.step(changes, running.frontiers, running.tau).changes))
@@ -242,11 +252,11 @@ class Network:
         return earliest(running.exact, *ways)
 
     def _unknown(self, port: Port) -> QueryError:
-        if self._frontier(port).time == INF:
-            return _refused(f"{self.port_name(port)} has ended, and some of what it said has no end")
-        return _refused(f"some of what {self.port_name(port)} said has no end, and is not kept")
+        if self.frontier(port).time == INF:
+            return refused(f"{self.port_name(port)} has ended, and some of what it said has no end")
+        return refused(f"some of what {self.port_name(port)} said has no end, and is not kept")
 
-    def said(self, outlet: SharedOutput) -> tuple[int, Changes]:
+    def said(self, outlet: OutputPort) -> tuple[int, Changes]:
         """The events that an outlet has said and that may still change, by the names that it uses for them; and from
         when on these are all that stand."""
         known, encoder = self._said(outlet), outlet.encoder
@@ -264,22 +274,23 @@ class Network:
         intake = self.ingress.inputs[port.source or ""].intake
         return self.flow.floors.known(port, intake.standing()) or no_changes(intake.codec)
 
-    def _said(self, outlet: SharedOutput) -> AsOf:
+    def _said(self, outlet: OutputPort) -> AsOf:
         """The events that an outlet has said, by the names that it uses for them."""
         encoder, port = outlet.encoder, outlet.port
-        since = max(outlet.since, self._running(port).exact)
-        nothing = AsOf(self._running(port).max_end, no_changes(encoder.codec))
+        since = max(outlet.since, self.running(port).exact)
+        nothing = AsOf(self.running(port).max_end, no_changes(encoder.codec))
         if encoder.cti == INF or isinstance(encoder, EventChangelogEncoder):
-            return earliest(since, nothing, self._past(port, {}))
+            return earliest(since, nothing, self.past_of(port, {}))
         if isinstance(encoder, ChangelogEncoder):
             return earliest(since, nothing, AsOf(*encoder.standing()))
-        pieces = self._past(port, {})
+        pieces = self.past_of(port, {})
         return earliest(since, nothing, AsOf(pieces.since, encoder.said(pieces.changes)))
 
     # -- running ------------------------------------------------------------------------------------------------
 
     def step(self) -> tuple[dict[OutputKey, EmittedBatch], dict[OutputKey, Exception]]:
         """One epoch, with what the intakes have checked: what each outlet says, or the error that broke it."""
+        self.pace.begin()
         ingress = self.ingress
         arrived = ingress.advance(self._read_together())
         ports = {port for node in self.flow.nodes.values() for port in node.placed.inputs}
@@ -287,6 +298,7 @@ class Network:
         outputs = self.flow.cut({port: ingress.output(port, arrived) for port in ports if port.source})
         inputs = EpochInputs(outputs, {name: each.intake.tau for name, each in ingress.inputs.items()})
         broken = self.flow.step(inputs)
+        given = partial(self.flow.given, inputs=inputs)
         said: dict[OutputKey, EmittedBatch] = {}
         failed: dict[OutputKey, Exception] = {}
         for exit, outlet in self.outlets.items():
@@ -295,12 +307,13 @@ class Network:
                 failed[exit] = culprit
                 continue
             try:
-                said[exit] = outlet.take(*(self.flow.given(port, inputs) for port in outlet.ports))
+                said[exit] = outlet.take(*map(given, outlet.ports))
             except Exception as error:
                 failed[exit] = error
+        failed |= load(self.outlets, given)
         if self.flow.merges:  # of copies that lag nothing is needed that has been promised by now
             self.fast_forward()
-        return said, failed
+        return {exit: each for exit, each in said.items() if exit not in failed}, failed
 
     def fast_forward(self) -> None:
         """Skip what no query needs: each has said from when on it cares, and merges of copies need less and less.
@@ -314,8 +327,8 @@ class Network:
             if node.placed.operator.merges:  # whatever its inputs skip, it has the answer
                 node.exact = max(node.exact, self.flow.skipped(number))
             else:
-                since = max(node.since, *(self._running(port).exact for port in node.placed.inputs))
-                node.exact = max(node.exact, self._exact(node.placed, since))
+                since = max([node.since, *(self.running(port).exact for port in node.placed.inputs)])
+                node.exact = max(node.exact, self.exact_after(node.placed, since))
 
     def end(self, sources: Collection[str]) -> None:
         """These sources have ended."""
@@ -327,20 +340,18 @@ class Network:
         inputs = self.ingress.inputs
         if not self.ingress.may_rest:
             return []
-        return [
-            {inputs[port.source].source for port in self.below(outlet.port) if port.source}
-            for outlet in self.outlets.values()
-        ]
+        below = (self.below(outlet.port) for outlet in self.outlets.values())
+        return [{inputs[port.source].source for port in ports if port.source} for ports in below]
 
     def tau(self, port: Port) -> int:
         return self.ingress.inputs[port.source].intake.tau if port.source else self.flow.nodes[port.operator].tau
 
-    def _frontier(self, port: Port) -> Frontier:
+    def frontier(self, port: Port) -> Frontier:
         if port.source:
             return Frontier(max(self.ingress.frontier(port.source).time, self.flow.floors.time(port)))
         return self.flow.nodes[port.operator].output.frontier
 
-    def _running(self, port: Port) -> SourceInput | OperatorNode:
+    def running(self, port: Port) -> SourceInput | OperatorNode:
         return self.ingress.inputs[port.source] if port.source else self.flow.nodes[port.operator]
 
     # -- leaving ------------------------------------------------------------------------------------------------
@@ -387,11 +398,3 @@ class Network:
 
     def port_name(self, port: Port) -> str:
         return self.flow.port_name(port)
-
-
-def _refused(why: str) -> QueryError:
-    return QueryError(
-        f"this query cannot join now, because no instant is known from which on its answer would be right: {why}. "
-        "Register it before the first batch; or take a window of time, so that the past comes to an end; or declare "
-        "the source with insert_only=False, so that its live events are kept until promises settle them"
-    )

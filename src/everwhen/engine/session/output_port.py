@@ -27,14 +27,14 @@ from everwhen.core.schema import Schema
 from everwhen.core.time import INF, NEVER
 from everwhen.engine.node import cut
 from everwhen.engine.output_port import OutputPort
-from everwhen.engine.session.filter_index import FEWEST, EqualityFilterIndex, constant_of
-from everwhen.operators.contract import Operator, Output
+from everwhen.engine.session.filter_index import FEWEST, EqualityFilterIndex, constant_of, met, taken
+from everwhen.operators.contract import Operator, Output, StateSize
 from everwhen.operators.net import netted
 from everwhen.operators.output.changelog import ChangelogEncoder, with_punctuation, without_punctuation
-from everwhen.operators.output.emit_filter import EmitFilter
-from everwhen.operators.signed_bag import after, before
+from everwhen.operators.signed_bag import SignedBag, after, before
 from everwhen.plan.physical import Port
-from everwhen.rows.changes import Changes, concat_all
+from everwhen.rows.changes import Changes, concat_all, no_changes
+from everwhen.rows.codec import RowCodec
 from everwhen.stream.element import Punct
 from everwhen.stream.element_batch import ADJUST, CTI, INSERT, ElementBatch, empty_elements
 
@@ -90,22 +90,43 @@ class EmittedBatch:
 
 @dataclass(frozen=True, slots=True)
 class Cutover:
-    """An old plan that still says what is before `at` (`cutover.py`): its port, and the query's last filters."""
+    """An old plan that still speaks (`cutover.py`): its port, and the query's last filters.
+
+    It says what is before `at`.  With `new` it says everything, until what it promises reaches `at`: then all from
+    there on is what the new plan has said meanwhile.
+    """
 
     port: Port
     through: tuple[Operator, ...]
     at: int
+    new: SignedBag | None = None
+    """What the new plan has said of instants from `at` on."""
+
+    @property
+    def ends(self) -> bool:
+        """Whether it is over when the old plan has promised everything before the instant."""
+        return True
+
+    def counts_from(self, promise: int) -> int:
+        """From when on the new plan counts, if it is over when so much is promised."""
+        return self.at if self.new is None else promise
+
+    def state_size(self) -> StateSize:
+        """What is kept because of it."""
+        return StateSize() if self.new is None else self.new.state_size()
 
     def combined(self, old: Output, new: Output) -> Output:
         """What the old plan says before the instant, and the new one from there on."""
-        earlier, ends = old.changes, old.frontier.time >= self.at
-        for operator in self.through:
-            earlier = operator.step([earlier], [old.frontier], INF).changes
-        codec = new.changes.codec
-        earlier = before(earlier, self.at)
-        earlier = Changes(codec, earlier.lo, earlier.hi, earlier.weight, earlier.rows)
-        changes = netted(concat_all(codec, [earlier, after(new.changes, self.at)]))
+        codec, ends = new.changes.codec, old.frontier.time >= self.at
+        changes = netted(concat_all(codec, [before(self.passed(old, codec), self.at), after(new.changes, self.at)]))
         return Output(changes, Frontier(max(self.at, new.frontier.time) if ends else old.frontier.time))
+
+    def passed(self, old: Output, codec: RowCodec) -> Changes:
+        """What the old plan says, behind the query's last filters."""
+        changes = old.changes
+        for operator in self.through:
+            changes = operator.step([changes], [old.frontier], INF).changes
+        return Changes(codec, changes.lo, changes.hi, changes.weight, changes.rows)
 
 
 @dataclass
@@ -115,11 +136,11 @@ class SharedOutput(OutputPort):
     over: Emit | None = None
     """The policy of the operators below, if they emit more than this output does."""
     cutover: Cutover | None = None
-    rows: bool = False
-    """It takes segments of any plan, because a query was replaced."""
-    promised: int = NEVER
-    """The largest time of what it has promised about data."""
     subscriptions: dict[str, Subscription] = field(default_factory=dict)
+    patience: int = 0
+    """How many epochs were let go before it was tried to go on as a new output would."""
+    delay: int = 0
+    """How many are to be let go before the next try."""
     _banks: dict[str, EqualityFilterIndex] | None = None
 
     def __post_init__(self) -> None:
@@ -145,27 +166,66 @@ class SharedOutput(OutputPort):
 
     def take(self, given: tuple[Output, int], old: tuple[Output, int] | None = None) -> EmittedBatch:
         """What it emits in an epoch: each of its ports with its largest start."""
-        output, tau = given
-        cutover = self.cutover
-        if cutover is not None and old is not None:
-            output, tau = cutover.combined(old[0], output), max(tau, old[1])
+        output, tau = self._combined(given, old)
         said = self.step(cut(output.changes, self.since), tau, output.frontier)
-        if cutover is not None and output.frontier.time >= cutover.at:  # all that the old plan knows is out
-            self.cutover, self.since = None, max(self.since, cutover.at)
+        self._settle(output.frontier.time)
         return said
 
-    def by_rows(self, emit: Emit) -> None:
-        """Take segments of any plan from now on; nothing has been emitted yet."""
+    def hear(self, given: tuple[Output, int], old: tuple[Output, int] | None = None) -> ElementBatch:
+        """The same as elements."""
+        output, tau = self._combined(given, old)
+        said = self.encode(cut(output.changes, self.since), tau, output.frontier)
+        self._settle(output.frontier.time)
+        return said
+
+    def _combined(self, given: tuple[Output, int], old: tuple[Output, int] | None) -> tuple[Output, int]:
+        if self.cutover is None or old is None:
+            return given
+        both = self._switched if self.cutover.new is not None else self.cutover.combined
+        return both(old[0], given[0]), max(given[1], old[1])
+
+    def _switched(self, old: Output, new: Output) -> Output:
+        """What the old plan says; when its promise has come far enough, from there on what the new one has said."""
+        assert self.cutover is not None and self.cutover.new is not None
+        codec, p = self.encoder.codec, old.frontier.time
+        earlier = self.cutover.passed(old, codec)
+        self.cutover.new.add(after(new.changes, self.cutover.at))
+        if p < self.cutover.at:
+            return Output(earlier, Frontier(p))
+        # what both say stays as it is, in one piece
+        other = concat_all(codec, [self.cutover.new.netted(), self.fed().negated(), earlier.negated()])
+        changes = concat_all(codec, [earlier, netted(after(other, p))])
+        return Output(changes, Frontier(max(p, new.frontier.time)))
+
+    def fed(self) -> Changes:
+        """What stands of all that has been said or is held back."""
         codec = self.encoder.codec
-        self.encoder = ChangelogEncoder(codec, ordered=emit is Emit.FINAL)
-        self.filter = EmitFilter(codec, emit, ahead=INF) if emit in (Emit.FINAL, Emit.ENDED) else None
-        self.nets = self.rows = True
+        assert isinstance(self.encoder, ChangelogEncoder), "it is one of rows while a query is being replaced"
+        held = no_changes(codec) if self.filter is None else self.filter.waiting
+        return concat_all(codec, [self.encoder.standing()[1], held])
+
+    def _settle(self, promise: int) -> None:
+        """When everything before the cutover is promised, all that the old plan knows is out."""
+        if (cutover := self.cutover) is not None and cutover.ends and promise >= cutover.at:
+            self.cutover, self.since = None, max(self.since, cutover.counts_from(promise))
+
+    def state_size(self) -> StateSize:
+        return super().state_size() if self.cutover is None else super().state_size() + self.cutover.state_size()
+
+    def snapshot(self) -> dict[str, Any]:
+        new = None if self.cutover is None or self.cutover.new is None else self.cutover.new.snapshot()
+        return super().snapshot() | {"new": new}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        super().restore(state)
+        if self.cutover is not None and state.get("new") is not None:
+            self.cutover = replace(self.cutover, new=SignedBag(self.encoder.codec))
+            assert self.cutover.new is not None
+            self.cutover.new.restore(state["new"])
 
     def step(self, changes: Changes, tau: int, frontier: Frontier) -> EmittedBatch:
         quiet = not len(changes) and frontier.time <= self.encoder.cti and not frontier.promises
         quiet = quiet and changes.closed is None
-        if frontier.promises:
-            self.promised = max(self.promised, *(each.t for each in frontier.promises))
         if quiet and self.filter is None:
             return self._nothing
         return EmittedBatch.of(self.encode(changes, tau, frontier))
@@ -198,16 +258,6 @@ class SharedOutput(OutputPort):
             for name, constants in wanted.items()
             if len(constants) >= FEWEST
         }
-
-    def snapshot(self) -> dict[str, Any]:
-        filter = None if self.filter is None else self.filter.emit.value
-        return super().snapshot() | {"rows": self.rows, "emit": filter, "promised": self.promised}
-
-    def restore(self, state: Mapping[str, Any]) -> None:
-        if state["rows"] and not self.rows:
-            self.by_rows(Emit(state["emit"] or Emit.CURRENT.value))
-        super().restore(state)
-        self.promised = state["promised"]
 
     def again(self, events: Changes, since: int) -> EmittedBatch:
         """What one who joins now must hear: the events that live at or after `since`, and the CTI."""
@@ -291,10 +341,10 @@ class Subscription:
                 columns = tuple(expr.evaluate(named, len(times[0])) for _, expr in step.columns)
                 whole = False
                 continue
-            picked = _met(step, named, len(times[0]))
+            picked = met(step, named, len(times[0]))
             if len(picked) < len(times[0]):
                 whole = False
-                times, columns = _taken(times, columns, picked)
+                times, columns = taken(times, columns, picked)
         if whole:
             self.rows_out += said.data
             return batch
@@ -311,8 +361,8 @@ class Subscription:
         """The same for a single condition, the usual case: all that stays is copied once, the CTI with it."""
         assert isinstance(step, n.Filter)
         batch, data = said.batch, said.data
-        columns = {name: column.slice(0, data) for name, column in zip(step.schema.names, batch.columns, strict=True)}
-        picked = _met(step, columns, data)
+        named = {name: column.slice(0, data) for name, column in zip(step.schema.names, batch.columns, strict=True)}
+        picked = met(step, named, data)
         self.rows_out += len(picked)
         if len(picked) == data:
             return batch
@@ -320,8 +370,8 @@ class Subscription:
             return self._silence(said)
         if data < len(batch):
             picked = np.append(picked, data)
-        times, taken = _taken([batch.op, batch.vs, batch.ve, batch.vnew], batch.columns, picked)
-        return ElementBatch(self._schema, times[0], times[1], times[2], times[3], taken)
+        times, columns = taken([batch.op, batch.vs, batch.ve, batch.vnew], batch.columns, picked)
+        return ElementBatch(self._schema, times[0], times[1], times[2], times[3], columns)
 
     def _silence(self, said: EmittedBatch) -> ElementBatch:
         if not self._renames:
@@ -329,21 +379,6 @@ class Subscription:
         end = said.silence
         columns = tuple(pa.nulls(len(end), type_) for type_ in self._schema.types)
         return ElementBatch(self._schema, end.op, end.vs, end.ve, end.vnew, columns)
-
-
-def _met(step: n.Filter, columns: Mapping[str, pa.Array], length: int) -> np.ndarray:
-    """The positions of elements whose row makes the condition true."""
-    verdict = step.predicate.evaluate(columns, length)
-    if verdict.null_count:
-        verdict = verdict.fill_null(False)
-    return np.flatnonzero(verdict.to_numpy(zero_copy_only=False))
-
-
-def _taken(
-    times: list[np.ndarray], columns: tuple[pa.Array, ...], picked: np.ndarray
-) -> tuple[list[np.ndarray], tuple[pa.Array, ...]]:
-    at = pa.array(picked)
-    return [each[picked] for each in times], tuple(column.take(at) for column in columns)
 
 
 def _restricted(
@@ -357,4 +392,4 @@ def _restricted(
     op = np.where(grown, np.uint8(INSERT), op)
     ve = np.where(grown, vnew, ve)
     cut = [op, np.maximum(vs, since), ve, np.where(adjust & ~grown, np.maximum(vnew, since), 0)]
-    return _taken(cut, columns, np.flatnonzero(ve > since))
+    return taken(cut, columns, np.flatnonzero(ve > since))

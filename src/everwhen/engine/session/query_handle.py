@@ -9,6 +9,8 @@ from everwhen.algebra.builder import Stream
 from everwhen.algebra.nodes import Node
 from everwhen.core.consistency import Duration
 from everwhen.core.emit import Emit
+from everwhen.engine.observe.graph_html import answer_html, graph_html
+from everwhen.engine.session.cutover import Migration
 from everwhen.engine.session.query_registry import QueryInfo
 from everwhen.operators.ingress.finalize import Reason
 from everwhen.stream.element_batch import ElementBatch
@@ -62,6 +64,18 @@ class QueryHandle:
     def replace(self, query: Stream | Node, at: int | None = None) -> int:
         """Become another query from an instant on; see `Session.replace`."""
         return self.session.replace(self.name, query, at)
+
+    def migrate(self, query: Stream | Node) -> Migration:
+        """Go over to another plan that means the same; see `Session.migrate`."""
+        return self.session.migrate(self.name, query)
+
+    def _repr_html_(self) -> str:
+        """How it is, its part of the graph, and its answer as of now, for notebooks."""
+        info = self.info
+        nodes = [node for node in self.session.graph() if self.name in node.queries]
+        words = f"{self.name} {info.schema}: {info.state}, {info.consistency.name}{': ' * bool(info.error)}{info.error}"
+        table = answer_html(self.name, self.session.answer(self.name)) if info.state == "running" else ""
+        return graph_html(words, nodes) + table
 
     def stop(self) -> None:
         self.session.stop(self.name)

@@ -71,6 +71,8 @@ class Entry:
     own: int = 0
     whole: bool = False
     """Its plan is not cut at its last filters, and it shares its output with nobody: it has replaced another one."""
+    split: bool = False
+    """It was looked up that its plan ends in filters, which stay operators."""
     over: Emit | None = None
     """The policy of the operators below, if they emit more, when it was replaced."""
     replaces: Entry | None = None

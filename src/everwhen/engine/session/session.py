@@ -38,33 +38,43 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from typing import Any, overload
 
 from everwhen.algebra.nodes import Node
 from everwhen.core.consistency import MIDDLE, Consistency
 from everwhen.core.emit import Emit
 from everwhen.core.late_count import LateCount
 from everwhen.core.schema import Schema
-from everwhen.core.time import show
-from everwhen.engine.local import Query
-from everwhen.engine.observe.analyze import Analysis, analyzed
+from everwhen.core.time import INF, NEVER, show
+from everwhen.engine.observe.analyze import Analysis
+from everwhen.engine.observe.answer_book import AnswerBook
 from everwhen.engine.observe.find_waiting import find_waiting
+from everwhen.engine.observe.graph import GraphNode, QueryEnd, Sizes, graph
+from everwhen.engine.observe.graph_html import MOST_TABLES, answer_html, graph_html
 from everwhen.engine.observe.metadata import OperatorMetadata
-from everwhen.engine.observe.situation import situation
+from everwhen.engine.observe.observer import Metadata, Observer, Subscription
+from everwhen.engine.observe.situation import own_copy, situation
+from everwhen.engine.observe.subjects import Subject, subjects
 from everwhen.engine.observe.waiting import Waiting
+from everwhen.engine.output_port import standing_elements
 from everwhen.engine.session import metrics
 from everwhen.engine.session import snapshot as session_state
 from everwhen.engine.session.cutover import lowered
-from everwhen.engine.session.output_port import Cutover
-from everwhen.engine.session.session_queries import SessionQueries
+from everwhen.engine.session.joining.gradual import GradualCutover
+from everwhen.engine.session.output_port import Cutover, EmittedBatch
+from everwhen.engine.session.output_port import Subscription as Tail
+from everwhen.engine.session.query_registry import Entry
+from everwhen.engine.session.replaced_queries import ReplacedQueries
+from everwhen.engine.source_levels import Query
 from everwhen.errors import QueryError
 from everwhen.operators.contract import StateSize
 from everwhen.sinks.base import EpochSink
-from everwhen.stream.element_batch import ElementBatch
+from everwhen.stream.element_batch import ElementBatch, empty_elements
 
 
-class Session(SessionQueries):
+class Session(ReplacedQueries):
     """Register queries, push batches, stop queries, in any order; `close` once.
 
     `emit`, `consistency`: the default level of queries.  `optimize` rewrites a plan before it joins; it must leave
@@ -90,6 +100,9 @@ class Session(SessionQueries):
         idle: float | None = None,
     ) -> None:
         super().__init__(consistency.changed(emit=emit), optimize, clock, idle)
+        self._analyzed: dict[str, Subscription] = {}
+        self._books: dict[str, AnswerBook] = {}
+        self._observer = Observer(clock, lambda: self._subjects(entry.name for entry in self._catalogue.running()))
 
     # -- running ------------------------------------------------------------------------------------------------
 
@@ -105,6 +118,7 @@ class Session(SessionQueries):
     def close_input(self, name: str) -> dict[str, ElementBatch]:
         """The end of one source."""
         self._require_open()
+        self._finish_switches()
         self._network.end([name])
         return self._epoch()
 
@@ -112,6 +126,7 @@ class Session(SessionQueries):
         """The end of all sources: CTI(∞) on each; then all queries stop."""
         if self._closed:
             return {}
+        self._finish_switches()
         self._network.end(self.inputs)
         self._network.flow.finish()
         results = self._epoch()
@@ -122,6 +137,7 @@ class Session(SessionQueries):
         return results
 
     def _epoch(self) -> dict[str, ElementBatch]:
+        self._observer.begin()
         said, failed = self._network.step()
         self.epoch += 1
         heard: dict[str, ElementBatch | Exception] = {}
@@ -141,9 +157,18 @@ class Session(SessionQueries):
             if entry.replaces is not None and entry.exit is not None:
                 done = self._network.outlets[entry.exit].cutover is None
                 entry.replaces, over = (None, True) if done else (entry.replaces, over)
+            if entry.replaces is None and entry.whole:
+                over = self._as_usual(entry) or over
         if over or len(results) < len(heard):
             self._tidy()
-        self._network.pool.collect()
+        if not any(isinstance(each.cutover, GradualCutover) for each in self._network.outlets.values()):
+            self._network.pool.collect()  # rows are told apart by their codes while they go over
+        self._observer.publish()
+        for name, batch in results.items():
+            if name in self._books:
+                self._books[name].take(batch, self._largest_start(name))
+        for watcher in self.watchers:
+            watcher()
         return results
 
     # -- looking ------------------------------------------------------------------------------------------------
@@ -162,35 +187,111 @@ class Session(SessionQueries):
         """The rows of each source that is read that came behind its promises, where it says what becomes of them."""
         return self._network.ingress.late
 
+    def latest_dropped(self, source: str) -> list[ElementBatch]:
+        """The elements of a source that were given up last, because they came late or a level had forgotten their
+        time: the last twenty thousand and some of all sources; of a source at several levels, those of the first."""
+        return self._latest.of(source)
+
     def state_size(self) -> StateSize:
         """All that is kept: intakes, operators and chains."""
         return self._network.ingress.state_size() + self._network.flow.state_size()
 
-    def metadata(self) -> dict[str, OperatorMetadata]:
+    @overload
+    def metadata(self) -> dict[str, OperatorMetadata]: ...
+    @overload
+    def metadata(self, name: str) -> Metadata: ...
+    def metadata(self, name: str | None = None) -> dict[str, OperatorMetadata] | Metadata:
         """By name, per operator, per output's chain, and per query for its last filters: which queries use it, rates,
-        selectivity, state, progress, what it waits for.  Names stay as long as the operator runs."""
+        selectivity, state, progress, what it waits for.  Names stay as long as the operator runs.
+
+        Of a query by name: its operators and inputs, to subscribe to, while it runs (`Metadata`).
+        """
+        if name is not None:
+            _ = self._catalogue[name]
+            return Metadata(self._observer, lambda: self._subjects([name]))
         return metrics.collect(self._network, self._catalogue.running(), self._clock())
 
+    def _subjects(self, names: Iterable[str]) -> list[Subject]:
+        network = self._network
+        exits = (self._catalogue[name].exit for name in names)
+        outlets = [network.outlets[exit] for exit in exits if exit is not None]
+        ports = [below for outlet in outlets for port in outlet.ports for below in network.below(port)]
+        return subjects(network.flow.nodes, network.ingress, ports, network.port_name)
+
+    def graph(self, sizes: Sizes | None = None) -> tuple[GraphNode, ...]:
+        """What runs, as a graph: sources, operators and queries with what they have done, inputs before their users.
+        `sizes`: what nodes kept a moment ago, if that is good enough."""
+        ends = []
+        for entry in self._catalogue.running():
+            assert entry.exit is not None and entry.subscription is not None, "it runs"
+            outlet = self._network.outlets[entry.exit]
+            said = entry.subscription.rows_out if entry.steps else outlet.rows_out
+            ends.append(QueryEnd(entry.name, outlet.ports, outlet, said))
+        return graph(self._network.flow, self._network.ingress, ends, sizes)
+
+    def answer(self, name: str) -> AnswerBook:
+        """What a running query has answered and is kept: from the first time that this is asked on, and what stood
+        then."""
+        entry = self._catalogue[name]
+        if name not in self._books:
+            book = self._books[name] = AnswerBook(entry.node.schema, entry.level.emit)
+            if entry.exit is not None:
+                book.take(self._standing(entry), self._largest_start(name))
+        self._books[name].emit = entry.level.emit
+        return self._books[name]
+
+    def _standing(self, entry: Entry) -> ElementBatch:
+        """What a query has said that may still change, from an instant on; nothing where that is not kept."""
+        assert entry.exit is not None and entry.subscription is not None, "it runs"
+        outlet = self._network.outlets[entry.exit]
+        since, events = self._network.said(outlet)
+        if since == INF:
+            return empty_elements(entry.node.schema)
+        said = standing_elements(events, since, outlet.encoder.cti)
+        tail = Tail(entry.steps, entry.node.schema, entry.subscription.since, self._clock())
+        return tail.take(EmittedBatch.of(said))
+
+    def _largest_start(self, name: str) -> int:
+        exit = self._catalogue[name].exit
+        ports = () if exit is None else self._network.outlets[exit].ports
+        return max((self._network.tau(port) for port in ports), default=NEVER)
+
+    def _repr_html_(self) -> str:
+        """The graph and the answers, for notebooks."""
+        running = [entry.name for entry in self._catalogue.running()]
+        words = f"{len(running)} quer{'y runs' if len(running) == 1 else 'ies run'}, {self.epoch} epochs"
+        tables = [answer_html(name, self.answer(name)) for name in running[:MOST_TABLES]]
+        return graph_html(words, self.graph()) + "".join(tables)
+
     def analyze(self, name: str) -> Analysis:
-        """What the operators of a running query have done, those that it shares with others included: rows, state and
-        time since they began."""
+        """What the operators and inputs of a running query have done, those that it shares with others included: rows
+        and time since they began; lifetimes, corrections and late rows since this was asked first."""
         entry = self._catalogue[name]
         if entry.exit is None:
             raise QueryError(f"the query {name!r} is {entry.state}, so there is nothing to look at; start it")
         outlet = self._network.outlets[entry.exit]
-        below = sorted({port.operator for port in self._network.below(outlet.port) if port.source is None})
-        nodes = [self._network.flow.nodes[number] for number in below]
+        numbers = {port.operator for port in self._network.below(outlet.port) if port.source is None}
+        nodes = [self._network.flow.nodes[number] for number in sorted(numbers)]
         seconds = self._clock() - min((node.began for node in nodes), default=outlet.began)
         read = sum(node.rows_in for node in nodes if all(port.source is not None for port in node.placed.inputs))
-        return Analysis(read, outlet.rows_out, seconds, analyzed(nodes, {}))
+        remark = "" if name in self._analyzed else "Of inputs, lifetimes and corrections all is measured from now on."
+        if name not in self._analyzed:
+            self._analyzed[name] = self.metadata(name).subscribe()
+        wanted = self._analyzed[name]
+        return Analysis(read, outlet.rows_out, seconds, wanted.observed(seconds), remark)
 
     def waiting(self, name: str) -> Waiting:
         """Why a running query says nothing at the moment: which source holds it back, and which promise would bring
         something (`engine/observe`).  It copies the session's state, and tries."""
+        return self.waiting_later(name)()
+
+    def waiting_later(self, name: str) -> Callable[[], Waiting]:
+        """The same in two parts: the state is copied now, between two epochs; what is returned tries, on any thread,
+        also while epochs run."""
         entry = self._catalogue[name]
         if entry.exit is None:
             raise QueryError(f"the query {name!r} is {entry.state}, so it waits for nothing; start it")
-        network, state, now = self._network, self.snapshot(), self._clock()
+        network, state, now = self._network, own_copy(self.snapshot()), self._clock()
         before = {each: made.replaces for each, made in self._catalogue.entries.items()}
         queries = {
             each: made.node if (old := before[each]) is None else (old.node, made.node)
@@ -203,13 +304,15 @@ class Session(SessionQueries):
             return copied
 
         ports = [each for port in network.outlets[entry.exit].ports for each in network.below(port)]
-        return find_waiting(situation(name, network.flow, network.ingress, dict.fromkeys(ports), copy, {}))
+        found = situation(name, network.flow, network.ingress, dict.fromkeys(ports), copy, {}, entry.valid_from)
+        return partial(find_waiting, found)
 
     # -- state --------------------------------------------------------------------------------------------------
 
     def snapshot(self) -> dict[str, Any]:
         """Everything needed to go on elsewhere but the queries themselves, as plain data."""
         self._require_open()
+        self._finish_switches()
         return {
             "epoch": self.epoch,
             "moves": self._moves,

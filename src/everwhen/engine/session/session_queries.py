@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from typing import Final
 from weakref import WeakKeyDictionary
 
 from everwhen.algebra.builder import Stream
@@ -12,22 +13,29 @@ from everwhen.algebra.explain import explain
 from everwhen.algebra.nodes import Node, Source, walk
 from everwhen.core.consistency import Consistency, Duration
 from everwhen.core.emit import Emit
+from everwhen.core.punctuation import Frontier
 from everwhen.engine.forward.needs import an_instant
-from everwhen.engine.local import Query
-from everwhen.engine.run import chosen
+from everwhen.engine.latest_dropped import LatestDropped
+from everwhen.engine.node import cut
+from everwhen.engine.observe.answer_book import AnswerBook
+from everwhen.engine.observe.graph import GraphNode, Sizes
 from everwhen.engine.session import migrate
-from everwhen.engine.session.cutover import replace_plan
+from everwhen.engine.session.cutover import Migration
+from everwhen.engine.session.joining.gradual import GradualCutover
 from everwhen.engine.session.network import Levels, Network
-from everwhen.engine.session.output_port import OutputKey, Subscription, split_tail
+from everwhen.engine.session.output_port import EmittedBatch, OutputKey, Subscription, split_tail
 from everwhen.engine.session.query_handle import QueryHandle
 from everwhen.engine.session.query_registry import Entry, QueryInfo, QueryRegistry
-from everwhen.engine.source_levels import at_level
+from everwhen.engine.source_levels import Query, at_level, chosen
 from everwhen.errors import QueryError
 from everwhen.operators.ingress.finalize import Reason
 from everwhen.rewrite.legal_loops import legal_loops
 from everwhen.rewrite.plans.share_common import Sharing
 from everwhen.sinks.base import EpochSink
 from everwhen.stream.element_batch import ElementBatch, joined
+
+LATEST_DROPPED: Final = 20_000
+"""So many elements that were given up are kept for who wants to see them."""
 
 
 class SessionQueries(ABC):
@@ -44,17 +52,36 @@ class SessionQueries(ABC):
         self.consistency = consistency
         self._optimize = optimize
         self._clock = clock
-        self._network = Network(clock, idle)
+        self._latest = LatestDropped(most=LATEST_DROPPED)
+        self._network = Network(clock, idle, self._latest.note)
         self._idle = idle is not None
         self._moves = 0
         self._catalogue = QueryRegistry()
         self._nodes = Sharing()
         self._streams: WeakKeyDictionary[Node, str] = WeakKeyDictionary()
         self._closed = False
+        self.watchers: list[Callable[[], None]] = []
+        """Called after every epoch."""
 
     @abstractmethod
     def _epoch(self) -> dict[str, ElementBatch]:
         """Run one epoch with what has been checked."""
+
+    @abstractmethod
+    def replace(self, name: str, query: Query, at: int | None = None) -> int:
+        """Let a running query become another one."""
+
+    @abstractmethod
+    def migrate(self, name: str, query: Query) -> Migration:
+        """Let a running query go over to another plan."""
+
+    @abstractmethod
+    def answer(self, name: str) -> AnswerBook:
+        """What a running query has answered and is kept."""
+
+    @abstractmethod
+    def graph(self, sizes: Sizes | None = None) -> tuple[GraphNode, ...]:
+        """What runs, as a graph."""
 
     # -- queries ------------------------------------------------------------------------------------------------
 
@@ -165,6 +192,7 @@ class SessionQueries(ABC):
 
     def _start(self, entry: Entry, emit: Emit | None = None, over: Emit | None = None, own: int = 0) -> None:
         """Let a query join.  `emit`, `over` and `own` tell of one that goes on how it was built."""
+        self._finish_switches()
         self._catalogue.require_running(entry.depends_on)
         exit, levels = self._placed(entry, emit or entry.level.emit, own)
         try:
@@ -199,6 +227,7 @@ class SessionQueries(ABC):
         entry = self._catalogue[name]
         if entry.state != "running" or entry.exit is None or entry.subscription is None:
             raise QueryError(f"the query {name!r} is {entry.state}: only one that runs can be moved")
+        self._finish_switches()
         level = entry.level.changed(block, remember, emit, tick)
         if level == entry.level:
             return
@@ -216,55 +245,21 @@ class SessionQueries(ABC):
         entry.exit, entry.own, entry.level = exit, self._moves, level
         self._tidy()
 
-    def replace(self, name: str, query: Query, at: int | None = None) -> int:
-        """Let a running query become another one with the same columns: the answer is the old one's before an instant
-        and the new one's from there on.  Returns the instant: `at`, else the earliest that is possible.
-
-        What the two say differently comes with the next epoch.  QueryError: the new query has other columns, or cannot
-        take over at that instant; then nothing has changed.
-
-        >>> import everwhen as ew
-        >>> s = ew.source("S", {"x": "int64"})
-        >>> session = ew.Session()
-        >>> handle = session.register("q", s.where(ew.col("x") > 1))
-        >>> batch = ew.ElementBatch.of([*(ew.Insert(0, 9, {"x": x}) for x in (1, 2)), ew.Cti(5)], s.schema)
-        >>> print(*session.push({"S": batch})["q"].elements())
-        insert [0, 9) x=2 cti 5
-        >>> handle.replace(s.where(ew.col("x") < 2))
-        5
-        >>> print(*session.push({})["q"].elements(), sep=chr(10))
-        adjust [0, 9 -> 5) x=2
-        insert [5, 9) x=1
-        """
-        self._require_open()
-        entry = self._catalogue[name]
-        if entry.state != "running" or entry.exit is None or entry.subscription is None:
-            raise QueryError(f"the query {name!r} is {entry.state}: only one that runs can be replaced")
-        self._catalogue.require_unread(name, "replaced")
-        new = self._made(name, query, entry.sink, entry.level, whole=True)
-        if new.node.schema != entry.node.schema:
-            raise QueryError(
-                f"the query {name!r} has the columns {entry.node.schema}; one with {new.node.schema} cannot replace it"
-            )
-        exit, levels = self._placed(new, entry.level.emit)
-        old, tail, over = entry.exit, entry.subscription, self._network.outlets[entry.exit].over
-        began = replace_plan(self._network, old, tail, entry.steps, exit, levels, at)
-        self._network.outlets[old].leave(name)
-        new.subscription = Subscription((), new.node.schema, tail.since, self._clock())
-        new.subscription.wanted = tail.wanted
-        self._network.outlets[exit].subscribe(name, new.subscription)
-        said = new.subscription.take(began.said)
-        new.pending = said if entry.pending is None else joined(entry.pending, said)
-        new.exit, new.valid_from, new.next_commit = exit, entry.valid_from, entry.next_commit
-        new.state, new.since, new.replaces = "running", entry.since, entry
-        entry.over = over
-        self._catalogue.entries[name] = new
-        self._tidy()
-        return began.at
-
-    def is_replaced(self, name: str) -> bool:
-        """Whether a query is being replaced: up to an instant the old one still speaks."""
-        return self._catalogue[name].replaces is not None
+    def _finish_switches(self) -> None:
+        """Let all that goes over in slices go over now: what comes next has to find plans that are whole."""
+        over = False
+        for entry in self._catalogue.running():
+            outlet = None if entry.exit is None else self._network.outlets[entry.exit]
+            if outlet is None or entry.subscription is None or not isinstance(outlet.cutover, GradualCutover):
+                continue
+            changes, tau = outlet.cutover.finish(), max(map(self._network.tau, outlet.ports))
+            said = EmittedBatch.of(outlet.encode(cut(changes, outlet.since), tau, Frontier(outlet.encoder.cti)))
+            batch = entry.subscription.take(said)
+            entry.pending = batch if entry.pending is None else joined(entry.pending, batch)
+            if outlet.cutover is None:
+                entry.replaces, over = None, True
+        if over:
+            self._tidy()
 
     def dropped(self, name: str) -> dict[str, dict[Reason, int]]:
         """How many elements of each source were given up for a running query, by reason.
@@ -292,6 +287,7 @@ class SessionQueries(ABC):
         self._require_open()
         if (tail := self._catalogue[name].subscription) is None:
             raise QueryError(f"the query {name!r} is {self._catalogue[name].state}: it has nothing to skip")
+        self._finish_switches()
         tail.wanted = max(tail.wanted, an_instant(t))
         self._network.fast_forward()
         return self._epoch()

@@ -13,7 +13,7 @@ from typing import Any
 from everwhen.core.emit import Emit
 from everwhen.core.time import NEVER
 from everwhen.engine.session import migrate
-from everwhen.engine.session.as_of import DetachedSource
+from everwhen.engine.session.joining.as_of import DetachedSource
 from everwhen.engine.session.network import Network
 from everwhen.engine.session.output_port import SharedOutput
 from everwhen.engine.session.query_registry import Entry

@@ -35,8 +35,9 @@ when its last reader stops, so that it can be handed in again.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import overload
 
 from everwhen.algebra.nodes import Source
 from everwhen.core.consistency import MIDDLE, Consistency, Duration
@@ -44,12 +45,13 @@ from everwhen.core.emit import Emit
 from everwhen.core.late_count import LateCount
 from everwhen.core.schema import Schema
 from everwhen.engine.observe.analyze import Analysis
+from everwhen.engine.observe.graph import GraphNode, Sizes
 from everwhen.engine.observe.metadata import OperatorMetadata
+from everwhen.engine.observe.observer import Metadata
 from everwhen.engine.observe.waiting import Waiting
-from everwhen.engine.session.query_registry import State
 from everwhen.engine.session.session import Session
 from everwhen.engine.session.sql_transaction import Outcome, Planned, SqlTransaction, Start
-from everwhen.engine.session.stream_info import StreamInfo, stream_info
+from everwhen.engine.session.stream_info import SqlQuery, StreamInfo, stream_info
 from everwhen.errors import QueryError, SqlError
 from everwhen.language.catalog import Catalog, Found
 from everwhen.language.program import Functions
@@ -60,25 +62,6 @@ from everwhen.sinks.base import EpochSink
 from everwhen.stream.element_batch import ElementBatch
 
 __all__ = ["Outcome", "SqlQuery", "SqlSession", "StreamInfo"]
-
-
-@dataclass(frozen=True, slots=True)
-class SqlQuery:
-    """A query of the session.  `reads` names streams of the catalogue, `sources` those that bring its data.
-
-    `since` counts epochs; from the instant `valid_from` on every snapshot of the answer is right (`session.py`).
-    """
-
-    name: str
-    text: str
-    schema: Schema
-    state: State
-    since: int
-    valid_from: int
-    reads: tuple[str, ...]
-    sources: tuple[str, ...]
-    error: str
-    consistency: Consistency = MIDDLE
 
 
 @dataclass(frozen=True)
@@ -123,10 +106,11 @@ class SqlSession:
         self.consistency = consistency.changed(emit=emit)
         known = catalog or Catalog()
         self._catalog = Catalog(known.entries, {**known.functions, **(functions or {})}, found or known.found)
-        self._tick = tick
+        self._tick = self.tick = tick
         self._optimize = optimize
         self._allow_unbounded = allow_unbounded
         self._session = Session(clock=clock, consistency=self.consistency, idle=idle)
+        self.watchers = self._session.watchers
         self._derived: dict[str, Planned] = {}
         self._asked: dict[str, _Asked] = {}
         self._number = 0
@@ -181,6 +165,10 @@ class SqlSession:
         self._known(name)
         self._session.change(name, block, remember, self._tick, emit=emit)
 
+    def is_replaced(self, name: str) -> bool:
+        """Whether a running query is being replaced; see `Session.is_replaced`."""
+        return self._session.is_replaced(name)
+
     def dropped(self, name: str) -> dict[str, dict[Reason, int]]:
         """How many elements of each source were given up for a running query, by reason."""
         return self._session.dropped(name) if self._known(name).ended is None else {}
@@ -188,6 +176,10 @@ class SqlSession:
     def late(self) -> dict[str, LateCount]:
         """The rows of each source that is read that came behind its promises, where it says what becomes of them."""
         return self._session.late
+
+    def latest_dropped(self, source: str) -> list[ElementBatch]:
+        """The elements of a source that were given up last; see `Session.latest_dropped`."""
+        return self._session.latest_dropped(source)
 
     def remove(self, name: str) -> None:
         """Take a query out of the catalogue, stopped if it was running."""
@@ -217,6 +209,7 @@ class SqlSession:
             level=self.consistency,
             optimize=self._optimize,
             allow_unbounded=self._allow_unbounded,
+            written={name: self._asked[name].plan.written for name in running},
         )
 
     def _commit(self, draft: SqlTransaction) -> None:
@@ -231,7 +224,7 @@ class SqlSession:
                 undo.append(self._session.forget(source))
             for start in draft.starts:
                 undo.append(self._register(start, draft))
-            if draft.altered is not None:  # last, because it is not undone
+            if draft.altered:  # last, because it is not undone
                 self._alter(draft.altered, draft)
         except BaseException:
             for step in reversed(undo):
@@ -249,14 +242,19 @@ class SqlSession:
         self._asked[start.name] = _Asked(start.text, start.reads, start.plan, start.sink)
         return lambda: self._session.remove(start.name)
 
-    def _alter(self, new: Start, draft: SqlTransaction) -> None:
-        """A query becomes another one; the outcome tells from when on."""
+    def _alter(self, altered: Sequence[Start], draft: SqlTransaction) -> None:
+        """Queries become others, all at one instant; the outcome tells from when on."""
         try:
-            at = self._session.replace(new.name, new.plan.node)
+            at = self._session.replace_all({new.name: new.plan.node for new in altered})
         except QueryError as error:
-            raise SqlError(str(error), draft.text, new.span.start, new.span.end) from error
-        self._asked[new.name] = replace(self._asked[new.name], text=new.text, reads=new.reads, plan=new.plan)
-        draft.outcomes = [replace(each, at=at) if each.kind == "altered" else each for each in draft.outcomes]
+            span = altered[0].span
+            raise SqlError(str(error), draft.text, span.start, span.end) from error
+        for new in altered:
+            before = self._asked[new.name]
+            self._asked[new.name] = replace(before, text=new.text or before.text, reads=new.reads, plan=new.plan)
+        for i, each in enumerate(draft.outcomes):
+            if each.kind == "altered" or (each.kind == "replaced" and each.name == draft.replaced):
+                draft.outcomes[i] = replace(each, at=at)
 
     def _retire(self, name: str) -> None:
         """Keep a query as it is now, and take it out of the graph's catalogue."""
@@ -323,9 +321,20 @@ class SqlSession:
     def state_size(self) -> StateSize:
         return self._session.state_size()
 
-    def metadata(self) -> dict[str, OperatorMetadata]:
-        """Per operator, by name: which queries use it, rates, selectivity, state, progress.  See `Session.metadata`."""
-        return self._session.metadata()
+    @overload
+    def metadata(self) -> dict[str, OperatorMetadata]: ...
+    @overload
+    def metadata(self, name: str) -> Metadata: ...
+    def metadata(self, name: str | None = None) -> dict[str, OperatorMetadata] | Metadata:
+        """Per operator, by name; of one query, to subscribe to.  See `Session.metadata`."""
+        return self._session.metadata() if name is None else self._session.metadata(name)
+
+    def graph(self, sizes: Sizes | None = None) -> tuple[GraphNode, ...]:
+        """What runs, as a graph; see `Session.graph`."""
+        return self._session.graph(sizes)
+
+    def _repr_html_(self) -> str:
+        return self._session._repr_html_()
 
     def queries(self) -> list[SqlQuery]:
         """All queries, stopped and failed ones too."""
@@ -355,7 +364,10 @@ class SqlSession:
 
     def waiting(self, name: str) -> Waiting:
         """Why a running query says nothing at the moment; see `Session.waiting`."""
-        return self._session.waiting(self.query(name).name)
+        return self.waiting_later(name)()
+
+    def waiting_later(self, name: str) -> Callable[[], Waiting]:
+        return self._session.waiting_later(self.query(name).name)
 
     def analyze(self, name: str) -> Analysis:
         """What the operators of a running query have done; see `Session.analyze`."""

@@ -43,9 +43,11 @@ class Outcome:
     text: str
     warnings: tuple[str, ...] = ()
     at: int | None = None
-    """From when on a query that was altered is the new one."""
+    """From when on a query that was altered, or those that read a stream that was replaced, are the new ones."""
 
     def __str__(self) -> str:
+        if self.at is not None and self.kind == "replaced":
+            return f"replaced {self.what} {self.name}: what reads it gives the new answer from {show(self.at)} on"
         if self.at is not None:
             when = "from the beginning" if self.at == NEVER else f"from {show(self.at)} on"
             return f"altered query {self.name}: its answer is the new one's {when}"
@@ -90,9 +92,13 @@ class SqlTransaction:
     level: Consistency
     optimize: bool
     allow_unbounded: bool
+    written: Mapping[str, Node] = field(default_factory=dict)
+    """By running query, its plan as written."""
     starts: list[Start] = field(default_factory=list)
-    altered: Start | None = None
-    """A running query that becomes another one; its sink and its level stay."""
+    altered: list[Start] = field(default_factory=list)
+    """Running queries that become others, all at one instant; their sinks and their levels stay."""
+    replaced: str | None = None
+    """The derived stream because of which they do."""
     forgotten: list[str] = field(default_factory=list)
     outcomes: list[Outcome] = field(default_factory=list)
     last: tuple[str, Planned] | None = None
@@ -134,6 +140,9 @@ class SqlTransaction:
         if isinstance(statement, s.AlterQuery):
             raise self._error("ALTER QUERY stands by itself, or in execute()", statement.span)
         before = self._goes(statement)
+        if before is not None and isinstance(statement, s.CreateDerived) and self._readers(before):
+            self._replace(statement, before)
+            return
         if before is not None:
             self._require_unread(before, "dropped" if isinstance(statement, s.Drop) else "replaced", statement.name)
         self.catalog = declare(statement, self.text, self.catalog, self.tick)
@@ -156,6 +165,67 @@ class SqlTransaction:
         elif statement.kind != "stream":
             what = f"{statement.kind} relation"
         self.outcomes.append(Outcome("created" if before is None else "replaced", what, entry.name, text))
+
+    def _readers(self, entry: Entry) -> list[str]:
+        """The running queries whose plans have a derived stream in them, by whatever way."""
+        if isinstance(entry.node, Source):
+            return []
+        return [name for name, node in self.written.items() if any(each is entry.node for each in walk(node))]
+
+    def _replace(self, statement: s.CreateDerived, before: Entry) -> None:
+        """A derived stream gets another meaning, and with it all that is made from it, and the queries that read it."""
+        if self.altered:
+            raise self._error(
+                "a text changes running queries once; the other ALTER QUERY and CREATE OR REPLACE go into texts of "
+                "their own",
+                statement.span,
+            )
+        if any(before.name in start.reads for start in self.starts):
+            self._require_unread(before, "replaced", statement.name)
+        readers = self._readers(before)
+        made = self._made_from(before.name)
+        old = self.catalog.entries
+        entries = {name: each for name, each in old.items() if name not in made}
+        found = declare(statement, self.text, replace(self.catalog, entries=entries), self.tick)
+        entry = found.entries[statement.name.text]
+        if entry.node.schema != before.node.schema:
+            raise self._error(
+                f"{before.name} has the columns {before.node.schema}, and {', '.join(readers)} "
+                f"read{'s' * (len(readers) == 1)} it; with {entry.node.schema} it cannot be replaced: give it the same "
+                "columns, or stop what reads it first",
+                statement.name.span,
+            )
+        swap = {id(before.node): entry.node}
+        for name in made:
+            swap[id(old[name].node)] = _swapped(old[name].node, swap)
+        changed = {name: replace(each, node=swap[id(each.node)]) for name, each in old.items() if name in made}
+        kept = {entry.name if name == before.name else name: each for name, each in old.items()}
+        self.catalog = replace(found, entries={**kept, **found.entries, **changed, entry.name: entry})
+        for name in [before.name, *made]:
+            self.derived.pop(name, None)
+        for name in [entry.name, *made]:
+            self.derived[name] = self._planned(self.catalog.entries[name].node)
+        for name in readers:
+            plan = self._planned(_swapped(self.written[name], swap))
+            self._require_bounded(plan.node, statement.span)
+            text = self.running[name][0]
+            self.altered.append(Start(name, "", tuple(text), plan, None, statement.span, self.level))
+        self.last, self.replaced = (entry.name, self.derived[entry.name]), entry.name
+        self.outcomes.append(Outcome("replaced", "derived stream", entry.name, self._text(statement.span)))
+
+    def _made_from(self, name: str) -> list[str]:
+        """The derived streams that are made from one, or from those; each behind what it is made from."""
+        found: list[str] = []
+        for other in self.catalog.entries.values():
+            if other.name != name and other.reads & {name, *found}:
+                found.append(other.name)
+        return found
+
+    def _require_bounded(self, node: Node, span: s.Span) -> None:
+        try:
+            require_bounded(node, self.allow_unbounded)
+        except QueryError as error:
+            raise self._error(str(error), span) from None
 
     def _goes(self, statement: s.CreateSource | s.CreateDerived | s.Drop) -> Entry | None:
         """The entry that a statement takes away, if there is one."""
@@ -199,14 +269,18 @@ class SqlTransaction:
     def _alter(self, statement: s.AlterQuery, explaining: bool) -> None:
         """A query becomes another one; one of them in a text, because what has taken over cannot be taken back."""
         name = statement.name.text
-        if self.altered is not None:
-            raise self._error("a text has one ALTER QUERY; the others go into texts of their own", statement.span)
+        if self.altered:
+            raise self._error(
+                "a text has one ALTER QUERY, or one CREATE OR REPLACE of a stream that is read; the others go into "
+                "texts of their own",
+                statement.span,
+            )
         if name not in self.running:
             there = f"there is {', '.join(self.running)}" if self.running else "none is running"
             known = "does not run" if name in self.taken else "is not there"
             raise self._error(f"the query {name!r} {known}; {there}", statement.name.span)
         self._ask(s.Ask(statement.query, None, statement.span), name, None, explaining)
-        self.altered = replace(self.starts.pop(), text=self._text(statement.query.span))
+        self.altered = [replace(self.starts.pop(), text=self._text(statement.query.span))]
         self.outcomes[-1] = replace(self.outcomes[-1], kind="altered")
 
     def _names(self) -> Iterator[str]:
@@ -261,3 +335,11 @@ class SqlTransaction:
 
     def _error(self, problem: str, span: s.Span) -> SqlError:
         return SqlError(problem, self.text, span.start, span.end)
+
+
+def _swapped(node: Node, swap: Mapping[int, Node]) -> Node:
+    """A plan with other nodes in the place of some."""
+    built: dict[int, Node] = {}
+    for each in walk(node):
+        built[id(each)] = swap.get(id(each)) or over(each, *(built[id(child)] for child in each.inputs))
+    return built[id(node)]

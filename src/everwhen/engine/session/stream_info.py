@@ -1,4 +1,4 @@
-"""A stream or relation of a session's catalogue, as users see it."""
+"""A stream, a relation or a query of a session's catalogue, as users see it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from everwhen.algebra.nodes import Source
+from everwhen.core.consistency import MIDDLE, Consistency
 from everwhen.core.schema import Schema
+from everwhen.engine.session.query_registry import State
 from everwhen.language.catalog import Entry
 
 
@@ -28,6 +30,25 @@ class StreamInfo:
     read_by: tuple[str, ...]
     is_running: bool
     text: str
+
+
+@dataclass(frozen=True, slots=True)
+class SqlQuery:
+    """A query of the session.  `reads` names streams of the catalogue, `sources` those that bring its data.
+
+    `since` counts epochs; from the instant `valid_from` on every snapshot of the answer is right (`session.py`).
+    """
+
+    name: str
+    text: str
+    schema: Schema
+    state: State
+    since: int
+    valid_from: int
+    reads: tuple[str, ...]
+    sources: tuple[str, ...]
+    error: str
+    consistency: Consistency = MIDDLE
 
 
 def stream_info(

@@ -19,8 +19,10 @@ from everwhen.language.binding import expressions, select
 from everwhen.language.binding.context import Aggregated, Bound, Correlation, Names, Rows
 from everwhen.language.binding.loops.recursion import recursive_names
 from everwhen.language.binding.ranks import rank as ranks
-from everwhen.language.binding.scope import same
+from everwhen.language.binding.scope import TimeWanted, same
 from everwhen.language.binding.sources import named
+from everwhen.language.binding.spelled.time_windows import with_windows
+from everwhen.language.binding.tables.values import constant_rows
 from everwhen.language.catalog import Catalog, Entry
 
 
@@ -35,12 +37,22 @@ class Binder:
         self.read: dict[str, Entry] = {}
         self.names: Names = ()
         self._numbers = count(1)
+        self.stamped: set[s.Span] = set()
+        self._within = False
 
     def error(self, problem: str, span: s.Span) -> SqlError:
         return SqlError(problem, self.text, span.start, span.end)
 
     def name(self, what: str) -> str:
         return f"_{what}{next(self._numbers)}"
+
+    def hidden_time(self, name: s.Ident) -> str:
+        for entry in self.read.values():
+            ordered = None if entry.declaration is None else entry.declaration.ordered_by
+            if ordered is not None and same(name, ordered[0]):
+                name_of = entry.name
+                return f"; {ordered[0]} is the time of {name_of}, which * leaves out: name it where {name_of} is read"
+        return ""
 
     def stream(self, name: s.Ident) -> n.Node | None:
         for known, named_query in reversed(self.names):
@@ -70,8 +82,23 @@ class Binder:
 
     def query(self, query: s.Query, correlation: Correlation | None = None) -> Bound:
         """The plan of a query; `correlation` if it stands in an expression."""
+        if self._within:
+            return self._query(query, correlation)
+        self._within = True
+        try:
+            while True:
+                try:
+                    return self._query(query, correlation)
+                except TimeWanted as wanted:
+                    self.stamped.add(wanted.place)
+                    self._numbers = count(1)
+        finally:
+            self._within = False
+
+    def _query(self, query: s.Query, correlation: Correlation | None) -> Bound:
         match query:
             case s.Select():
+                query = with_windows(query, self)
                 if query.on:
                     return ranks.limited(s.Limited(query, (), None, 0, False, query.span), self, correlation)
                 return select.select(query, self, correlation)
@@ -80,6 +107,13 @@ class Binder:
             case s.With():
                 with self._named(query):
                     return self.query(query.body, correlation)
+            case s.Values() if correlation is not None:  # it carries what the subquery reads, as others do
+                rows = s.Derived(query, None, (), (), query.span)
+                return self.query(
+                    s.Select((s.Star(None, query.span),), False, (rows,), None, (), None, query.span), correlation
+                )
+            case s.Values():
+                return constant_rows(query, self)
             case s.Limited():
                 return ranks.limited(query, self, correlation)
             case s.Cql(kind, inner):

@@ -72,6 +72,7 @@ class Binding(Protocol):
     text: str
     catalog: Catalog
     tick: str
+    stamped: set[s.Span]  # where streams stand in FROM whose time is read as a column
     spans: dict[int, tuple[Expr, s.Span]]  # where each expression was written; holding it keeps its id its own
 
     def error(self, problem: str, span: s.Span) -> SqlError: ...
@@ -92,6 +93,9 @@ class Binding(Protocol):
 
     def name(self, what: str) -> str:
         """A column name that nothing else has."""
+
+    def hidden_time(self, name: s.Ident) -> str:
+        """What to say of a name that is no column here, but the time of a stream that is read; else nothing."""
 
     @property
     def names(self) -> Names:
@@ -167,7 +171,8 @@ class Rows:
                 found = None if around is None else self.correlation.column(around)
             if found is not None:
                 return found
-        raise self.binding.error(self.known().unknown(name.parts), name.span)
+        hint = self.binding.hidden_time(name.parts[-1])
+        raise self.binding.error(self.known().unknown(name.parts) + hint, name.span)
 
     def term(self, e: s.Expression) -> Expr | None:
         """What an expression is that has a meaning of its own among these rows."""
@@ -182,11 +187,13 @@ class Rows:
         return None if further is None else self.correlation.column(further)
 
     def own(self, name: s.Name) -> bool:
-        """Whether the name means a column of these rows and none of a query around."""
-        if self.find(name, False) is not None:
-            return True
-        if self.correlation is not None and self.correlation.rows.around(name, False) is not None:
-            return False
+        """Whether the name means a column of these rows, or a field of one, and none of a query around."""
+        for width in range(len(name.parts), 0, -1):
+            head = s.Name(name.parts[:width], name.span)
+            if self.find(head, False) is not None:
+                return True
+            if self.correlation is not None and self.correlation.rows.around(head, False) is not None:
+                return False
         return self.find(name, True) is not None
 
     def known(self) -> Scope:

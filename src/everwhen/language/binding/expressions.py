@@ -24,6 +24,7 @@ from everwhen.language import syntax as s
 from everwhen.language.binding import subqueries
 from everwhen.language.binding.aggregates import AGGREGATES, is_aggregate
 from everwhen.language.binding.context import Rows
+from everwhen.language.binding.spelled.fields import is_field, named_column
 from everwhen.language.binding.spelled.intervals import shifted
 from everwhen.language.binding.spelled.spellings import SPELLINGS, spelled
 from everwhen.language.binding.types import length_named, type_named
@@ -75,7 +76,11 @@ def _grouped(e: s.Expression, rows: Rows) -> Expr | None:
         return None
     if isinstance(e, s.Function) and id(e) in groups.aggregates:
         return groups.aggregates[id(e)]
-    if isinstance(e, s.Name) or subqueries.inside(e) or any(is_aggregate(f, rows.binding) for f in functions(e)):
+    if (
+        (isinstance(e, s.Name) and not is_field(e, groups.before))
+        or subqueries.inside(e)
+        or any(is_aggregate(f, rows.binding) for f in functions(e))
+    ):
         return None
     try:
         before = bind(e, groups.before)
@@ -102,7 +107,7 @@ def _grouping(e: s.Function, rows: Rows) -> Expr:
 def _bind(e: s.Expression, rows: Rows) -> Expr:
     match e:
         case s.Name():
-            return rows.column(e)
+            return rows.column(e) if len(e.parts) == 1 else named_column(e, rows, bind)
         case s.Constant():
             return _constant(e, rows)
         case s.Duration(_, _, months) if months:

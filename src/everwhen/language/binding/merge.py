@@ -38,7 +38,7 @@ def merged_copies(
     except QueryError as error:
         raise binding.error(str(error), item.span) from None
     alias = item.alias.text if item.alias else None
-    return node, Table(alias, table.columns)
+    return node, Table(alias, tuple(column for column in table.columns if not column.unlisted))
 
 
 def _since(copy: s.MergeInput, binding: Binding) -> int:

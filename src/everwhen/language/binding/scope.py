@@ -13,17 +13,21 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from everwhen.language.syntax import Ident
+from everwhen.language.syntax import Ident, Span
 
 
 @dataclass(frozen=True, slots=True)
 class ScopeColumn:
-    """A column by its SQL name; `physical` is its name in the plan.  `hidden` ones need their table's name (USING)."""
+    """A column by its SQL name; `physical` is its name in the plan.  `hidden` ones need their table's name (USING).
+    `unlisted` ones are in no `*`, and give way to another column of the name.  `stamps`: the column is not in the plan
+    before the stream at this place is stamped with its time."""
 
     name: str
     physical: str
     origin: str | None = None
     hidden: bool = False
+    unlisted: bool = False
+    stamps: Span | None = None
 
 
 @dataclass(frozen=True)
@@ -50,12 +54,20 @@ class Table:
     def renamed(self, physical: Mapping[str, str]) -> Table:
         """The same columns under new names in the plan."""
         keys = frozenset(frozenset(physical[column] for column in key) for key in self.keys)
-        columns = tuple(replace(c, physical=physical[c.physical]) for c in self.columns)
+        columns = tuple(replace(c, physical=physical.get(c.physical, c.physical)) for c in self.columns)
         return replace(self, columns=columns, keys=keys)
 
     def hiding(self, names: Iterable[str]) -> Table:
         hidden = set(names)
         return replace(self, columns=tuple(replace(c, hidden=c.hidden or c.name in hidden) for c in self.columns))
+
+
+class TimeWanted(Exception):
+    """The time of the stream at a place is read as a column for the first time."""
+
+    def __init__(self, place: Span) -> None:
+        super().__init__("the time of a stream")
+        self.place = place
 
 
 class NameProblem(Exception):
@@ -76,9 +88,10 @@ class Scope:
         return found[0] if found else None
 
     def column(self, parts: Sequence[Ident], loose: bool = True) -> ScopeColumn | None:
-        """The column that the name means; None if there is none; NameProblem if there are several."""
-        if len(parts) > 2:
-            raise NameProblem("a column's name has at most two parts: table.column")
+        """The column that the name means; None if there is none; NameProblem if there are several, TimeWanted if it is
+        the time of a stream that is to be stamped."""
+        if len(parts) > 2:  # a field of a structure
+            return None
         name = parts[-1]
         if len(parts) == 1:
             found = [c for table in self.tables for c in table.named(name) if not c.hidden]
@@ -89,6 +102,7 @@ class Scope:
                 found = [c for c in unnamed if c.origin and same(parts[0], c.origin)]
             else:
                 found = table.named(name)
+        found = [c for c in found if not c.unlisted] or found
         exact = [c for c in found if c.name == name.text]
         found = exact if len(found) > 1 and exact else found
         if len(found) > 1:
@@ -98,6 +112,8 @@ class Scope:
                 f"{name.text} could be that of {' or '.join(dict.fromkeys(places))}; write for example "
                 f"{next(iter(places))}.{name.text}"
             )
+        if found and (place := found[0].stamps) is not None:
+            raise TimeWanted(place)
         return found[0] if found else None
 
     def unknown(self, parts: Sequence[Ident]) -> str:

@@ -114,11 +114,11 @@ def _grouped_rows(
 
 
 def _filtered(e: s.Select, binding: Binding, correlation: Correlation | None) -> tuple[Rows, tuple[Key, ...]]:
-    rows = from_clause(e.sources, binding)
-    rows.correlation, rows.place = correlation, "WHERE"
+    rows = from_clause(e.sources, binding, correlation)
+    carried, rows.correlation, rows.place = rows.correlation is not None, correlation, "WHERE"
     keys: tuple[Key, ...] = ()
     if correlation is not None and (values := correlation.values()) is not None:
-        rows.node = n.Join(rows.node, values)
+        rows.node = rows.node if carried else n.Join(rows.node, values)
         keys = correlation.keys()
     links: list[tuple[Key, Expr]] = []
     simple, nested = [], []
@@ -161,22 +161,22 @@ def _side(e: s.Expression, rows: Rows) -> str | None:
     return None if len(found) != 1 or functions(e) else "inner" if found.pop() else "outer"
 
 
-def names_in(e: s.Expression | None) -> list[s.Name]:
-    """Every column name in the expression."""
+def names_in(e: s.Expression | None, binding: Binding | None = None) -> list[s.Name]:
+    """Every column name in the expression; with a binding, those outside of aggregates."""
     match e:
         case s.Name():
             return [e]
         case s.Operator(_, operands) | s.Row(operands):
             below = list(operands)
         case s.Function(_, args):
-            below = [*args]
+            below = [] if binding is not None and is_aggregate(e, binding) else [*args]
         case s.CastTo(operand):
             below = [operand]
         case s.Case(operand, whens, otherwise):
             below = [x for x in (operand, *(x for pair in whens for x in pair), otherwise) if x is not None]
         case _:
             return []
-    return [name for each in below for name in names_in(each)]
+    return [name for each in below for name in names_in(each, binding)]
 
 
 # -- groups ------------------------------------------------------------------------------------------------------------
@@ -245,7 +245,7 @@ def _determined(e: s.Select, rows: Rows, keys: list[tuple[str, Expr]]) -> list[t
         follow |= {c.physical for t in rows.scope.tables for c in t.columns}
     read: dict[str, tuple[str, Expr]] = {}
     for place in (*(item.expression for item in e.items if isinstance(item, s.Item)), e.having):
-        for name in names_in(place):
+        for name in names_in(place, rows.binding):
             found = rows.find(name) if follow else None
             if isinstance(found, Column) and found.name in follow - grouped:
                 read.setdefault(found.name, (rows.binding.name("group"), found))
@@ -312,13 +312,15 @@ def _starred(star: s.Star, rows: Rows) -> list[_Output]:
         tables = scope.tables if star.qualifier is None else (scope.qualified(star.qualifier),)
     except NameProblem as problem:
         raise rows.binding.error(str(problem), star.span) from None
+    if not scope.tables:
+        raise rows.binding.error("* is of what stands in FROM, and there is no FROM", star.span)
     found: list[_Output] = []
     for table in tables:
         if table is None:
             assert star.qualifier is not None
             raise rows.binding.error(scope.unknown((star.qualifier, s.Ident("*", True, star.span))), star.span)
         for column in table.columns:
-            if column.hidden and star.qualifier is None:
+            if column.unlisted or (column.hidden and star.qualifier is None):
                 continue
             expr = col(column.physical)
             if rows.groups is not None:

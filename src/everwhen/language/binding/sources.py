@@ -12,31 +12,53 @@ from dataclasses import replace
 from everwhen.algebra import nodes as n
 from everwhen.algebra.expressions.build import Expr, col, conjunction, function
 from everwhen.algebra.properties.derive import properties
+from everwhen.algebra.properties.nullability import never_null
 from everwhen.core.time import INF, ticks
 from everwhen.errors import QueryError, SqlError
 from everwhen.language import syntax as s
 from everwhen.language.binding import expressions
-from everwhen.language.binding.context import Binding, Bound, Rows
+from everwhen.language.binding.context import Binding, Bound, Correlation, Rows
 from everwhen.language.binding.joins import join
 from everwhen.language.binding.merge import merged_copies
 from everwhen.language.binding.patterns import matches
 from everwhen.language.binding.scope import NameProblem, Scope, ScopeColumn, Table, same
+from everwhen.language.binding.spelled.time_column import with_time
 from everwhen.language.binding.subqueries import inside
+from everwhen.language.binding.tables.asof import asof
+from everwhen.language.binding.tables.on_subqueries import with_subqueries
+from everwhen.language.binding.tables.unnest import is_lateral, joined, lateral
+from everwhen.language.binding.tables.values import one_row
 from everwhen.language.binding.windows import windows
 
 
-def from_clause(items: tuple[s.FromItem, ...], binding: Binding) -> Rows:
-    """The streams of a FROM clause, all pairs of them."""
-    parts = [from_item(item, binding) for item in items]
-    found = parts[0]
-    for part in parts[1:]:
-        found = _beside(found, part, binding)
+def from_clause(items: tuple[s.FromItem, ...], binding: Binding, correlation: Correlation | None = None) -> Rows:
+    """The streams of a FROM clause, all pairs of them; without any it is one row.  Where an item may read the query
+    around (UNNEST of its column), the rows have the columns wanted of it."""
+    found: Rows | None = None
+    if correlation is not None and any(is_lateral(_first(item)) for item in items):
+        values = correlation.values()
+        start = one_row(binding).node if values is None else values
+        found = Rows(binding, start, Scope(()), correlation)
+    for item in items:
+        if is_lateral(_first(item)):
+            found = from_item(item, binding, found)
+        else:
+            part = from_item(item, binding)
+            found = part if found is None else _beside(found, part, binding)
+    found = found or one_row(binding)
     aliases = [t.alias.lower() for t in found.scope.tables if t.alias is not None]
     for item in items:
         for alias, span in _aliases(item):
             if aliases.count(alias.lower()) > 1:
                 raise binding.error(f"two of the streams are called {alias}; give each an alias of its own", span)
     return found
+
+
+def _first(item: s.FromItem) -> s.FromItem:
+    """The leftmost of a chain of joins."""
+    while isinstance(item, s.JoinItem):
+        item = item.left
+    return item
 
 
 def _aliases(item: s.FromItem) -> list[tuple[str, s.Span]]:
@@ -48,12 +70,16 @@ def _aliases(item: s.FromItem) -> list[tuple[str, s.Span]]:
     return [] if item.alias is None else [(item.alias.text, item.alias.span)]
 
 
-def from_item(item: s.FromItem, binding: Binding) -> Rows:
+def from_item(item: s.FromItem, binding: Binding, before: Rows | None = None) -> Rows:
+    """What stands in FROM; `before`: the rows of the items before it, which it may read."""
     match item:
+        case s.TableFunction() | s.Lateral():
+            return lateral(item, before or one_row(binding), binding)
         case s.StreamRef(name, alias, modifiers):
             node = _stream(name, binding)
             columns = tuple(ScopeColumn(c, c) for c in node.schema.names)
-            table = Table(alias.text if alias else name.text, columns, name.text)
+            node, time = with_time(node, name, binding)
+            table = Table(alias.text if alias else name.text, (*columns, *time), name.text)
         case s.Derived():
             node, table = _derived(item, binding)
             modifiers = item.modifiers
@@ -73,7 +99,7 @@ def from_item(item: s.FromItem, binding: Binding) -> Rows:
             node, table = windows(item, binding, from_item, _time)
             modifiers = item.modifiers
         case s.JoinItem():
-            return _join(item, binding)
+            return _join(item, binding, before)
     for modifier in modifiers:
         try:
             node = _modified(node, modifier, table, binding)
@@ -81,7 +107,7 @@ def from_item(item: s.FromItem, binding: Binding) -> Rows:
             raise
         except QueryError as error:
             raise binding.error(str(error), modifier.span) from None
-    shown = {column.physical for column in table.columns}
+    shown = {column.physical for column in table.columns if column.stamps is None}
     keys = frozenset(key for key in properties(node).keys if key and key <= shown)
     return Rows(binding, node, Scope((replace(table, keys=keys),)))
 
@@ -197,7 +223,19 @@ def _partition(name: s.Name, table: Table, binding: Binding) -> str:
 
 def _beside(a: Rows, b: Rows, binding: Binding) -> Rows:
     """All pairs of rows."""
-    return Rows(binding, n.Join(a.node, b.node), _pairs(a, b))
+    return Rows(binding, n.Join(a.node, b.node), _pairs(a, b), a.correlation)
+
+
+def _padded(side: Rows) -> Rows:
+    """The side of an outer join whose rows may be missing.  Its columns are null then, all of them: a key does not tell
+    such a row from one whose key is null.  Those that are declared are trusted to have no nulls."""
+    declared = {frozenset(key) for each in n.walk(side.node) if isinstance(each, n.Source) for key in each.keys}
+
+    def stays(key: frozenset[str]) -> bool:
+        return key in declared or any(never_null(side.node, column) for column in key)
+
+    tables = tuple(replace(t, keys=frozenset(filter(stays, t.keys))) for t in side.scope.tables)
+    return replace(side, scope=Scope(tables))
 
 
 def _pairs(a: Rows, b: Rows) -> Scope:
@@ -207,9 +245,15 @@ def _pairs(a: Rows, b: Rows) -> Scope:
     return Scope((*a.scope.tables, *(table.renamed(new) for table in b.scope.tables)))
 
 
-def _join(item: s.JoinItem, binding: Binding) -> Rows:
-    a, b = from_item(item.left, binding), from_item(item.right, binding)
+def _join(item: s.JoinItem, binding: Binding, before: Rows | None = None) -> Rows:
+    a = from_item(item.left, binding, before)
+    if is_lateral(item.right):
+        return joined(item, a, binding)
+    if before is not None and item.kind not in ("inner", "left", "cross"):
+        raise binding.error("behind a table that reads those before it stand CROSS, INNER and LEFT JOIN", item.span)
+    b = from_item(item.right, binding)
     kind = item.kind
+    a, b = _padded(a) if kind in ("right", "full") else a, _padded(b) if kind in ("left", "full") else b
     if kind == "cross":
         return _beside(a, b, binding)
     if item.natural:
@@ -221,54 +265,34 @@ def _join(item: s.JoinItem, binding: Binding) -> Rows:
         on, scope, merged = _using(item, a, b, pairs)
     else:
         on, scope, merged = None, pairs.scope, ()
-        if item.on is not None and inside(item.on):
-            return _with_subqueries(item, a, b, binding)
+        if item.on is not None and inside(item.on) and not item.asof:
+            return with_subqueries(item, a, b, pairs.scope)
         if item.on is not None:
             on = expressions.condition(item.on, pairs)
+    if item.match is not None:
+        match = expressions.condition(item.match, pairs)
+        on = match if on is None else on & match
     if on is None:
         raise binding.error(f"{item.kind.upper()} JOIN needs ON or USING; for all pairs write CROSS JOIN", item.span)
-    node = join(a.node, b.node, on, kind, binding.name)
+    if item.asof:
+        assert kind in ("inner", "left")
+        node = asof(a.node, b.node, on, kind, binding, item.span)
+    else:
+        node = join(a.node, b.node, on, kind, binding.name)
     if kind in ("semi", "anti"):
-        return Rows(binding, node, a.scope)
+        return Rows(binding, node, a.scope, a.correlation)
     if merged:
         node = n.Map(node, (*((c, col(c)) for c in node.schema.names), *merged))
-    return Rows(binding, node, scope)
+    return Rows(binding, node, scope, a.correlation)
 
 
 def _common(item: s.JoinItem, a: Rows, b: Rows) -> tuple[s.Ident, ...]:
     """The columns that both sides of a NATURAL JOIN have, in the order of the left one."""
     mine, theirs = (
-        [column.name for table in side.scope.tables for column in table.columns if not column.hidden] for side in (a, b)
+        [c.name for table in side.scope.tables for c in table.columns if not (c.hidden or c.unlisted)]
+        for side in (a, b)
     )
     return tuple(s.Ident(name, True, item.span) for name in dict.fromkeys(mine) if name in theirs)
-
-
-def _with_subqueries(item: s.JoinItem, a: Rows, b: Rows, binding: Binding) -> Rows:
-    """ON with subqueries.  Of an inner join they are conditions on the pairs; of a left, semi or anti join those that
-    read the right side alone are conditions on it."""
-    assert item.on is not None
-    nested = [test for test in expressions.conjuncts(item.on) if inside(test)]
-    plain = [test for test in expressions.conjuncts(item.on) if not inside(test)]
-    if item.kind == "inner":
-        rows = Rows(binding, n.Join(a.node, b.node), _pairs(a, b), place="ON")
-        if plain:
-            on = conjunction([expressions.condition(test, rows) for test in plain])
-            rows.node = join(a.node, b.node, on, "inner", binding.name)
-        tests = [expressions.condition(test, rows) for test in nested]
-        rows.node = n.Filter(rows.node, conjunction(tests))
-        return rows
-    if item.kind not in ("left", "semi", "anti") or not plain:
-        raise binding.error(
-            f"a subquery in ON of a {item.kind.upper()} JOIN is not part of the language; use a subquery in FROM",
-            item.on.span,
-        )
-    names, b.place = b.node.schema.names, "ON"
-    tests = [expressions.condition(test, b) for test in nested]
-    kept = n.Map(n.Filter(b.node, conjunction(tests)), tuple((name, col(name)) for name in names))
-    pairs = Rows(binding, n.Join(a.node, kept), _pairs(a, Rows(binding, kept, b.scope)), place="ON")
-    on = conjunction([expressions.condition(test, pairs) for test in plain])
-    node = join(a.node, kept, on, item.kind, binding.name)
-    return Rows(binding, node, pairs.scope if item.kind == "left" else a.scope)
 
 
 def _using(item: s.JoinItem, a: Rows, b: Rows, pairs: Rows) -> tuple[Expr, Scope, tuple[tuple[str, Expr], ...]]:
@@ -290,7 +314,8 @@ def _using(item: s.JoinItem, a: Rows, b: Rows, pairs: Rows) -> tuple[Expr, Scope
                 raise binding.error(side.scope.unknown((name,)), name.span)
             columns.append(found)
         mine, theirs = columns
-        test = expressions.compared("=", col(mine.physical), col(theirs.physical), pairs)
+        symbol = ">=" if item.asof and item.match is None and name is item.using[-1] else "="
+        test = expressions.compared(symbol, col(mine.physical), col(theirs.physical), pairs)
         tests.append(pairs.check(test, name.span))
         if item.kind in ("right", "full"):
             value = function("coalesce", col(mine.physical), col(theirs.physical))

@@ -88,27 +88,27 @@ def _truth_of(e: s.Expression, rows: Rows) -> Expr:
 
 def _exists(query: s.Query, rows: Rows) -> Expr:
     if rows.binding.single(query):
-        found = _correlated(rows, lambda correlation: rows.binding.aggregated(query, correlation))
+        found = correlated(rows, lambda correlation: rows.binding.aggregated(query, correlation))
         if found.having is None:
             return lit(True)  # one row of aggregates, whatever there is
-        names = _attach(rows, found.node, found.keys, query.span)
-        return function("coalesce", _beside(found.having, found, names), False)
-    return _marked(rows, _correlated(rows, lambda correlation: rows.binding.query(query, correlation)), query.span)
+        names = attach(rows, found.node, found.keys, query.span)
+        return function("coalesce", beside(found.having, found, names), False)
+    return _marked(rows, correlated(rows, lambda correlation: rows.binding.query(query, correlation)), query.span)
 
 
 def _scalar(query: s.Query, e: s.Scalar, rows: Rows) -> Expr:
     if rows.binding.single(query):
-        found = _correlated(rows, lambda correlation: rows.binding.aggregated(query, correlation))
+        found = correlated(rows, lambda correlation: rows.binding.aggregated(query, correlation))
         _require_width(1, len(found.values), e.span, rows)
-        names = _attach(rows, found.node, found.keys, e.span)
-        result = _beside(found.values[0], found, names)
+        names = attach(rows, found.node, found.keys, e.span)
+        result = beside(found.values[0], found, names)
         if found.having is None:
             return result
-        return when(_beside(found.having, found, names)).then(result).otherwise(None)
-    bound = _correlated(rows, lambda correlation: rows.binding.query(query, correlation))
+        return when(beside(found.having, found, names)).then(result).otherwise(None)
+    bound = correlated(rows, lambda correlation: rows.binding.query(query, correlation))
     _require_width(1, len(bound.columns), e.span, rows)
     if bound.keys and properties(bound.node).unique_on(key.inner for key in bound.keys):
-        return col(_attach(rows, bound.node, bound.keys, e.span)[bound.answer[0]])
+        return col(attach(rows, bound.node, bound.keys, e.span)[bound.answer[0]])
     if not properties(bound.node).at_most_one or bound.keys:
         raise rows.binding.error(
             "a subquery used as a value must be a single row at every instant; over a stream that is an aggregate "
@@ -116,7 +116,7 @@ def _scalar(query: s.Query, e: s.Scalar, rows: Rows) -> Expr:
             "with IN, ANY or ALL",
             e.span,
         )
-    return col(_attach(rows, bound.node, (), e.span)[bound.answer[0]])
+    return col(attach(rows, bound.node, (), e.span)[bound.answer[0]])
 
 
 def _quantified(e: s.Quantified, symbol: Symbol, quantifier: Literal["all", "any"], rows: Rows, exact: bool) -> Expr:
@@ -124,7 +124,7 @@ def _quantified(e: s.Quantified, symbol: Symbol, quantifier: Literal["all", "any
     operands = [rows.check(rows.binding.expression(part, rows), part.span) for part in parts]
     if rows.binding.single(e.query):
         return _compared_with_row(e, symbol, quantifier, operands, rows)
-    bound = _correlated(rows, lambda correlation: rows.binding.query(e.query, correlation))
+    bound = correlated(rows, lambda correlation: rows.binding.query(e.query, correlation))
     _require_width(len(operands), len(bound.columns), e.span, rows)
     pairs = list(zip(operands, bound.answer, strict=True))
     if len(pairs) > 1 and (exact or (symbol, quantifier) != ("=", "any")):
@@ -162,7 +162,7 @@ def _with_extremes(
     except QueryError as error:
         raise rows.binding.error(str(error), e.span) from None
     known = never_null(bound.node, y)
-    names = _attach(rows, node, bound.keys, e.span)
+    names = attach(rows, node, bound.keys, e.span)
     columns = [col(names[extreme.name]) for extreme in extremes]
     tests = [rows.binding.compared(symbol, x, column, rows) for column in columns]
     test = tests[0] if len(tests) == 1 else (tests[0] & tests[1] if every else tests[0] | tests[1])
@@ -180,11 +180,11 @@ def _with_extremes(
 
 def _compared_with_row(e: s.Quantified, symbol: Symbol, quantifier: str, operands: Sequence[Expr], rows: Rows) -> Expr:
     """A comparison with the one row of an aggregate; HAVING may leave none, of which ALL is true and ANY false."""
-    found = _correlated(rows, lambda correlation: rows.binding.aggregated(e.query, correlation))
+    found = correlated(rows, lambda correlation: rows.binding.aggregated(e.query, correlation))
     _require_width(len(operands), len(found.values), e.span, rows)
-    names = _attach(rows, found.node, found.keys, e.span)
+    names = attach(rows, found.node, found.keys, e.span)
     tests = [
-        rows.binding.compared(symbol, x, _beside(v, found, names), rows)
+        rows.binding.compared(symbol, x, beside(v, found, names), rows)
         for x, v in zip(operands, found.values, strict=True)
     ]
     if len(tests) > 1 and symbol != "=":
@@ -194,7 +194,7 @@ def _compared_with_row(e: s.Quantified, symbol: Symbol, quantifier: str, operand
         test = test & more
     if found.having is None:
         return test
-    return when(_beside(found.having, found, names)).then(test).otherwise(quantifier == "all")
+    return when(beside(found.having, found, names)).then(test).otherwise(quantifier == "all")
 
 
 def _three_valued(
@@ -216,7 +216,7 @@ def _marked(rows: Rows, bound: Bound, span: s.Span, pairs: Sequence[tuple[Expr, 
     columns = [*(key.inner for key in bound.keys), *(y for _, y in pairs)]
     right = n.Distinct(n.Map(bound.node, (*((c, col(c)) for c in dict.fromkeys(columns)), (mark, lit(True)))))
     keys = (*bound.keys, *(Key(x, y, False) for x, y in pairs))
-    return col(_attach(rows, right, keys, span)[mark]).not_null()
+    return col(attach(rows, right, keys, span)[mark]).not_null()
 
 
 def _not(e: Expr) -> Expr:
@@ -231,8 +231,11 @@ def _null_among(rows: Rows, bound: Bound, y: str, span: s.Span) -> Expr:
     return _marked(rows, Bound(n.Filter(bound.node, col(y).is_null()), bound.columns, bound.keys), span)
 
 
-def _attach(rows: Rows, right: n.Node, keys: Sequence[Key], span: s.Span) -> dict[str, str]:
-    """Widens the rows by the columns of `right`, null where it has no partner; the names they have there."""
+def attach(
+    rows: Rows, right: n.Node, keys: Sequence[Key], span: s.Span, kind: Literal["left", "inner"] = "left"
+) -> dict[str, str]:
+    """Widens the rows by the columns of `right`, null where it has no partner; the names they have there.
+    `inner`: rows without a partner go."""
     safe = any(key.null_safe for key in keys)
     own: list[tuple[str, Expr]] = []
     theirs: dict[str, Expr] = {}
@@ -260,13 +263,11 @@ def _attach(rows: Rows, right: n.Node, keys: Sequence[Key], span: s.Span) -> dic
             if not key.null_safe:
                 right = n.Filter(right, col(key.inner).not_null())
     width = len(rows.node.schema)
-    rows.node = n.Join(
-        rows.node, right, tuple(left_keys), tuple(key.inner for key in keys), None, "left", null_safe=safe
-    )
+    rows.node = n.Join(rows.node, right, tuple(left_keys), tuple(key.inner for key in keys), None, kind, null_safe=safe)
     return dict(zip(right.schema.names, rows.node.schema.names[width:], strict=True))
 
 
-def _correlated(rows: Rows, build: Callable[[Correlation], T]) -> T:
+def correlated(rows: Rows, build: Callable[[Correlation], T]) -> T:
     """Binds a subquery as often as it asks for one more column of the rows around it."""
     correlation = Correlation(rows)
     while True:
@@ -278,7 +279,7 @@ def _correlated(rows: Rows, build: Callable[[Correlation], T]) -> T:
             correlation.wanted.append((rows.binding.name("outer"), more.outer))
 
 
-def _beside(expr: Expr, found: Aggregated, names: dict[str, str]) -> Expr:
+def beside(expr: Expr, found: Aggregated, names: dict[str, str]) -> Expr:
     """An expression over aggregates, read beside the rows around: what it reads of those it reads there, and counts of
     nothing are 0."""
     new: dict[str, Expr] = {

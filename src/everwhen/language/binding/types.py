@@ -63,6 +63,8 @@ TYPES: Final = {
     "timestamptz": pa.timestamp("us"),
     "timestamp with time zone": pa.timestamp("us"),
     "timestamp without time zone": pa.timestamp("us"),
+    "time": pa.time64("us"),
+    "time without time zone": pa.time64("us"),
     "interval": pa.duration("us"),
 }
 _REFUSED: Final = {
@@ -83,12 +85,29 @@ def length_named(text: str) -> int | None:
     return int(match[2]) if match and match[1] in _TEXTS and match[3] is None else None
 
 
+def _fields(text: str) -> list[str]:
+    """The fields of a structure: what commas part that stand in no parentheses."""
+    found, depth = [""], 0
+    for letter in text:
+        depth += (letter in "(<") - (letter in ")>")
+        if letter == "," and depth == 0:
+            found.append("")
+        else:
+            found[-1] += letter
+    return [each.strip() for each in found]
+
+
 def type_named(text: str) -> pa.DataType:
     """The type that SQL calls so.
 
     >>> type_named("DECIMAL(10, 2)"), type_named("int")
     (Decimal128Type(decimal128(10, 2)), DataType(int64))
     """
+    if text.endswith("[]"):
+        return pa.list_(type_named(text[:-2]))
+    if text.startswith("struct<"):
+        pairs = [each.split(" ", 1) for each in _fields(text[7:-1])]
+        return pa.struct([pa.field(name, type_named(type_)) for name, type_ in pairs])
     name = " ".join(text.lower().split())
     if name in TYPES:
         return TYPES[name]

@@ -10,16 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import pyarrow as pa
-
 from everwhen.algebra import nodes as n
-from everwhen.algebra.expressions.build import Expr, col, lit
-from everwhen.core.kinds import kind
-from everwhen.core.time import ticks
-from everwhen.errors import QueryError
+from everwhen.algebra.expressions.build import col, lit
 from everwhen.language import syntax as s
 from everwhen.language.binding.context import Binding, Rows
 from everwhen.language.binding.scope import NameProblem, ScopeColumn, Table, same
+from everwhen.language.binding.spelled.time_column import shown_time
+from everwhen.language.binding.spelled.zone_days import zone_days
 
 MOST_WINDOWS = 1000
 """A row falls into at most so many windows."""
@@ -41,11 +38,13 @@ def windows(
         if length < 1:
             raise binding.error(f"a length of {item.kind.upper()} is at least one tick", written.span)
     events = rows.node if rows.node.keeps_events else n.Coalesce(rows.node)
-    if item.kind == "session":
+    if item.zone is not None:
+        node, start, end = zone_days(item, events, lengths[-1], shown_time(events, binding), binding)
+    elif item.kind == "session":
         node, start, end = _sessions(item, events, lengths[0], rows, binding)
     else:
         node, start, end = _regular(item, events, lengths, binding)
-    shown = _shown(events, binding)
+    shown = shown_time(events, binding)
     taken = {column.name.lower() for column in table.columns}
     names = [name if name not in taken else binding.name(name) for name in _NAMES]
     kept = tuple((name, col(name)) for name in events.schema.names)
@@ -123,19 +122,3 @@ def _check_time(item: s.Windowed, rows: Rows, binding: Binding) -> None:
         raise binding.error(
             f"windows go by the time of the rows, and {item.time.text} is another column; {own}", item.time.span
         )
-
-
-def _shown(node: n.Node, binding: Binding) -> Callable[[Expr], Expr]:
-    """Ticks as a user reads them: timestamps where a source is ordered by one, else numbers."""
-    for source in n.walk(node):
-        entry = binding.catalog.entries.get(source.name) if isinstance(source, n.Source) else None
-        declaration = entry.declaration if entry is not None else None
-        if declaration is not None and declaration.ordered_by is not None:
-            if kind(declaration.ordered_by[1]) != "timestamp":
-                continue
-            try:
-                unit, factor = "us", ticks(binding.tick, "1us")
-            except QueryError:
-                unit, factor = "ns", ticks(binding.tick, "1ns")
-            return lambda time: (time * factor).cast(pa.timestamp(unit))
-    return lambda time: time

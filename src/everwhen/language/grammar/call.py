@@ -33,6 +33,9 @@ _SPELLINGS: Final = {
     "truncate": "trunc",
     "ucase": "upper",
     "weekofyear": "week",
+    "list_value": "array",
+    "split": "string_split",
+    "string_to_array": "string_split",
     "size": "cardinality",
     "array_length": "cardinality",
     "array_size": "cardinality",
@@ -297,6 +300,8 @@ class Calls(Ranks):
         words = next((each for each in _LONG_TYPES if self.at_words(*each)), (self.peek().text,))
         self.at += len(words)
         text = " ".join(words).lower()
+        if text in ("struct", "row") and self.at_symbol("<", "("):
+            return self._struct_type(first)
         if self.at_symbol("("):
             self.advance()
             numbers = self.listed(self._type_parameter)
@@ -305,9 +310,32 @@ class Calls(Ranks):
             for tail in (("WITHOUT", "TIME", "ZONE"), ("WITH", "TIME", "ZONE")):
                 if words[0].upper() in ("TIME", "TIMESTAMP") and self.take_words(*tail):
                     text += " " + " ".join(tail).lower()
-        if self.at_symbol("["):
-            raise self.error("lists, maps and structures are not part of the language")
+        if text == "array" and self.at_symbol("<"):
+            self.advance()
+            text = f"{self.type_name().text}[]"
+            self.expect_symbol(">", why=" of ARRAY")
+        while self.at_symbol("["):
+            self.advance()
+            self.expect_symbol("]", why=" of a list")
+            text += "[]"
         return TypeName(text, self.span(first))
+
+    def _struct_type(self, first: int) -> TypeName:
+        """STRUCT<a INT, b TEXT>, ROW(a INT, b TEXT)."""
+        closing = ">" if self.advance().text == "<" else ")"
+        with self.nested():
+            fields = self.listed(self._field)
+        self.expect_symbol(closing, why=" or ','")
+        text = f"struct<{', '.join(fields)}>"
+        while self.take_symbol("["):
+            self.expect_symbol("]", why=" of a list")
+            text += "[]"
+        return TypeName(text, self.span(first))
+
+    def _field(self) -> str:
+        name = self.name("the name of a field").text
+        self.take_symbol(":")
+        return f"{name} {self.type_name().text}"
 
     def _type_parameter(self) -> str:
         lexeme = self.peek()

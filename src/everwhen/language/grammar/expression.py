@@ -11,7 +11,19 @@ from typing import Final, Literal, cast
 
 from everwhen.language.grammar.cursor import MAX_DEPTH
 from everwhen.language.grammar.operand import Operands
-from everwhen.language.syntax import CastTo, Constant, Expression, Function, Operator, Quantified, Span, Symbol
+from everwhen.language.syntax import (
+    CastTo,
+    Constant,
+    Expression,
+    Function,
+    Operator,
+    Quantified,
+    Query,
+    Row,
+    Span,
+    Symbol,
+    Values,
+)
 
 _OR, _AND, _NOT, _IS, _COMPARE, _RANGE, _CONCAT, _ARROW, _ADD, _MULTIPLY, _SIGN = range(1, 12)
 _COMPARISONS: Final = ("=", "==", "<>", "!=", "<", "<=", ">", ">=")
@@ -38,6 +50,7 @@ _REFUSED: Final = {
     "MOD": "MOD is a function here: mod(a, b), or a % b",
     "XOR": "XOR is not part of the language; use <> between two conditions",
 }
+_WINDOW_WORDS: Final = ("RANGE", "ROWS", "NOW", "UNBOUNDED", "PARTITION")
 MAX_CHAIN: Final = 100
 """How many operators of one level may follow one another; AND and OR are not limited."""
 
@@ -129,8 +142,18 @@ class Expressions(Operands):
 
     def _postfix(self, operand: Expression, first: int) -> Expression:
         casts = 0
-        while self.at_symbol("::") or self.at_words("AT", "TIME", "ZONE"):
+        while self.at_symbol("::") or self.at_words("AT", "TIME", "ZONE") or self._at_element():
             self.no_row(operand)
+            if self.take_symbol("."):
+                name = self.ident()
+                operand = Function("struct_extract", (operand, Constant(name.text, name.span)), self.span(first))
+                continue
+            if self.take_symbol("["):
+                with self.nested():
+                    place = self.expression()
+                self.expect_symbol("]", why=" behind the place of an element")
+                operand = Function("element_at", (operand, place), self.span(first))
+                continue
             if self.take_symbol("::"):
                 operand = CastTo(operand, self.type_name(), self.span(first))
             else:
@@ -140,9 +163,14 @@ class Expressions(Operands):
             casts += 1
             if casts > MAX_DEPTH:
                 raise self.error("more casts in a row than make sense")
-        if self.at_symbol("["):
-            raise self.error("[…] stands only behind a stream in FROM; values have no elements")
+        if self.at_symbol("[") and self.at_word(*_WINDOW_WORDS, ahead=1):
+            raise self.error("[…] with a window stands only behind a stream in FROM")
         return operand
+
+    def _at_element(self) -> bool:
+        if self.at_symbol(".") and self.peek(1).kind in ("word", "quoted") and self.at > 0:
+            return self.lexemes[self.at - 1].is_symbol(")", "]")  # a field of what a call makes
+        return self.at_symbol("[") and not self.at_word(*_WINDOW_WORDS, ahead=1)
 
     def _junction(self, left: Expression, first: int, level: int) -> Expression:
         """A chain of ANDs or ORs.  Long ones become a balanced tree, so that their depth stays small."""
@@ -247,10 +275,16 @@ class Expressions(Operands):
             self.fail_expected("'(' with a list or a subquery behind IN")
         if self.starts_query():
             return self.alternatives(
-                lambda: Quantified(left, "=", "any", self.query_in_parentheses(), self.span(first)),
+                lambda: self._among(left, self.query_in_parentheses(), first),
                 lambda: self._in_list(left, first),
             )
         return self._in_list(left, first)
+
+    def _among(self, left: Expression, query: Query, first: int) -> Expression:
+        """`x IN (VALUES (1), (2))` is `x IN (1, 2)`."""
+        if isinstance(query, Values) and not isinstance(left, Row) and len(query.rows[0]) == 1:
+            return Operator("in", (left, *(row[0] for row in query.rows)), self.span(first))
+        return Quantified(left, "=", "any", query, self.span(first))
 
     def _in_list(self, left: Expression, first: int) -> Expression:
         self.no_row(left)

@@ -17,6 +17,7 @@ from everwhen.language.syntax import (
     Duration,
     Exists,
     Expression,
+    Function,
     Name,
     Query,
     Row,
@@ -78,6 +79,8 @@ class Operands(Cursor):
                 return self._parenthesis()
             case "symbol" if lexeme.text == "." and self.peek(1).kind == "number" and self.peek(1).start == lexeme.end:
                 return Constant(self.number(), self.span(first))
+            case "symbol" if lexeme.text == "[":
+                return self._array()
             case "symbol" if lexeme.text in ("?", ":", "@", "{"):
                 raise self.error("a query has no parameters; write the value itself")
             case "word":
@@ -109,8 +112,13 @@ class Operands(Cursor):
                 text = self.at
                 self.advance()
                 return CastTo(Constant(following.text, self.span(text)), type_name, self.span(first))
-            case "ARRAY" | "MAP" | "STRUCT" if following.is_symbol("[", "{"):
-                raise self.error(f"{word} values are not part of the language")
+            case "ARRAY" if following.is_symbol("["):
+                self.advance()
+                return self._array()
+            case "MAP" | "STRUCT" if following.is_symbol("[", "{"):
+                raise self.error(f"{word} values are written STRUCT(a AS x, b AS y)")
+            case "STRUCT" | "ROW" if following.is_symbol("("):
+                return self._struct()
             case "ANY" | "SOME" if following.is_symbol("(") and not self.starts_query(1):
                 return self.call()
             case "ALL" | "ANY" | "SOME" if following.is_symbol("("):
@@ -124,6 +132,31 @@ class Operands(Cursor):
             self.fail_expected("an expression" + f' (as a name {word} is written "{self.peek().text}")' * named)
         return self.call() if following.is_symbol("(") else self.column()
 
+    def _array(self) -> Function:
+        """ARRAY[1, 2], [1, 2]: a list."""
+        first = self.at
+        self.expect_symbol("[")
+        with self.nested():
+            items = [] if self.at_symbol("]") else self.listed(self.expression)
+        self.expect_symbol("]", why=" or ','")
+        return Function("array", tuple(items), self.span(first))
+
+    def _struct(self) -> Function:
+        """STRUCT(a AS x, b), ROW(a, b): named values; without a name the column's, or f1, f2, …"""
+        first = self.at
+        self.at += 2
+        args: list[Expression] = []
+        with self.nested():
+            while not args or self.take_symbol(","):
+                begin = self.at
+                value = self.expression()
+                name = value.parts[-1].text if isinstance(value, Name) else f"f{len(args) // 2 + 1}"
+                if self.take_word("AS"):
+                    name = self.name("the name of a field").text
+                args += [Constant(name, self.span(begin)), value]
+        self.expect_symbol(")", why=" or ','")
+        return Function("named_struct", tuple(args), self.span(first))
+
     def column(self) -> Name:
         """`price` or `B.price`; behind the point any word is a name."""
         first = self.at
@@ -134,8 +167,8 @@ class Operands(Cursor):
             if self.peek().kind not in ("word", "quoted"):
                 self.fail_expected("the name of a column")
             parts.append(self.ident())
-        if len(parts) > 2:
-            raise self.error("a column is written name or stream.name", self.span(first))
+        if len(parts) > 6:
+            raise self.error("a column is written name or stream.name, with its fields behind it", self.span(first))
         if self.at_symbol("("):
             raise self.error("a function is called by its name alone", self.span(first))
         return Name(tuple(parts), self.span(first))

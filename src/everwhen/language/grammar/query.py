@@ -55,7 +55,7 @@ class Queries(Sources, Groupings, Loops):
             while self.at_symbol("(", ahead=ahead):
                 ahead += 1
             if not (self.at_word(*_CQL, ahead=ahead) and self.at_symbol("(", ahead=ahead + 1)):
-                return self.at_word("SELECT", "WITH", ahead=ahead)
+                return self.at_word("SELECT", "WITH", "VALUES", ahead=ahead)
             ahead += 2
 
     def ends_query(self) -> bool:
@@ -115,7 +115,7 @@ class Queries(Sources, Groupings, Loops):
         if self.at_word("SELECT"):
             return self._select()
         if self.at_word("VALUES"):
-            raise self.error("VALUES is not part of the language; read constant rows from a relation")
+            return self.values()
         if self.at_word("WITH"):
             raise self.error("WITH stands before the whole query, or in parentheses of its own")
         self.fail_expected("SELECT")
@@ -171,14 +171,13 @@ class Queries(Sources, Groupings, Loops):
             self.expect_symbol(")", why=f" of {kind}")
             if not self.at_word("FROM"):
                 self.fail_expected(f"FROM ({kind} stands around all columns of SELECT)")
-        if not self.take_word("FROM"):
-            if self.ends_query() or self.at_word("WHERE", "GROUP", "HAVING"):
-                raise self.error("a continuous query reads a stream: expected FROM")
+        constant = self.ends_query() or self.at_word("WHERE", "GROUP", "HAVING")
+        if not constant and not self.take_word("FROM"):
             alias = items[-1].alias if isinstance(items[-1], Item) else None
             if alias is not None and get_close_matches(alias.text.upper(), ["FROM"], cutoff=0.7):
                 raise self.error(f"expected ',' or FROM; {alias.text} came: did you mean FROM?", alias.span)
             self.fail_expected("',' or FROM")
-        sources = self.sources()
+        sources = () if constant else self.sources()
         where = self.expression() if self.take_word("WHERE") else None
         group_by, sets = self.group_by() if self.at_word("GROUP") else ((), ())
         having = self.expression() if self.take_word("HAVING") else None

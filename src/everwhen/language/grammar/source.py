@@ -15,19 +15,19 @@ from typing import Final, cast, get_args
 from everwhen.core.time import ticks, unit_nanoseconds
 from everwhen.errors import QueryError
 from everwhen.language.grammar.cursor import MAX_DEPTH
+from everwhen.language.grammar.join import Joins
 from everwhen.language.grammar.pattern import Patterns
+from everwhen.language.grammar.tables import Tables
 from everwhen.language.grammar.window import WindowFunctions
 from everwhen.language.syntax import (
     Conversion,
     Converted,
     Derived,
-    Expression,
     FromItem,
     FromStream,
     Granularity,
     Ident,
     JoinItem,
-    JoinKind,
     Length,
     Lifetime,
     Modifier,
@@ -46,20 +46,7 @@ _BEHIND_LENGTH: Final = (
     "SLIDE", "HOP", "ALIGN", "SHIFT", "LENGTH", "BLOCK", "REMEMBER", "PRECEDING", "PARTITION", "DEFINE", "SUBSET",
     "WITHIN", "IDLE", "LATE", "SOURCE", "INSERT", "ARRIVES", "PUNCTUATE", "ORDERED",
 )  # fmt: skip
-_JOIN_WORDS: Final = ("JOIN", "INNER", "LEFT", "RIGHT", "FULL", "CROSS", "NATURAL")
-_SIDES: Final[dict[str, JoinKind]] = {
-    "INNER": "inner",
-    "LEFT": "left",
-    "RIGHT": "right",
-    "FULL": "full",
-    "CROSS": "cross",
-    "SEMI": "semi",
-    "ANTI": "anti",
-}
 _REFUSED: Final = {
-    "LATERAL": "LATERAL is not part of the language; a subquery in WHERE or SELECT may refer to the outer query",
-    "UNNEST": "UNNEST is not part of the language: values have no elements",
-    "VALUES": "VALUES is not part of the language; read constant rows from a relation (CREATE CONSTANT RELATION)",
     "TABLE": "TABLE(…) is not part of the language; a stream or relation is read by its name",
 }
 _REFUSED_BEHIND: Final = {
@@ -69,7 +56,7 @@ _REFUSED_BEHIND: Final = {
 }
 
 
-class Sources(Patterns, WindowFunctions):
+class Sources(Patterns, WindowFunctions, Joins, Tables):
     """The part of the grammar that reads FROM."""
 
     @abstractmethod
@@ -87,67 +74,16 @@ class Sources(Patterns, WindowFunctions):
 
     def _item(self) -> FromItem:
         first = self.at
-        item = self._operand_of_join()
+        item = self.operand_of_join()
         length = 0
-        while self._at_join():
-            item = self._join(item, first)
+        while self.at_join():
+            item = self.join(item, first)
             length += 1
             if length > MAX_DEPTH:
                 raise self.error(f"more than {MAX_DEPTH} joins in a row; name parts of them with WITH")
         return item
 
-    def _at_join(self) -> bool:
-        if self.at_word("SEMI", "ANTI", "ASOF", "POSITIONAL") and self.at_word("JOIN", "LEFT", ahead=1):
-            return True
-        if self.at_word("OUTER") and self.at_word("APPLY", ahead=1):
-            return True
-        return self.at_word(*_JOIN_WORDS)
-
-    def _join(self, left: FromItem, first: int) -> JoinItem:
-        natural = self.take_word("NATURAL")
-        kind = self._join_kind()
-        second = self.at
-        right = self._operand_of_join()
-        if natural:
-            if kind == "cross" or self.at_word("ON", "USING"):
-                raise self.error("NATURAL JOIN compares all columns that both sides have; it has no ON and no USING")
-            return JoinItem(left, right, kind, None, (), self.span(first), natural=True)
-        if kind != "cross":
-            with self.nested():
-                while self._at_join():
-                    right = self._join(right, second)
-        on: Expression | None = None
-        using: tuple[Ident, ...] = ()
-        if kind == "cross":
-            if self.at_word("ON", "USING"):
-                raise self.error("CROSS JOIN has no condition; write JOIN … ON …")
-        elif self.take_word("ON"):
-            on = self.expression()
-        elif self.take_word("USING"):
-            using = self.names_in_parentheses("a column")
-        else:
-            self.fail_expected("ON with the condition of the join, or USING (…)")
-        return JoinItem(left, right, kind, on, using, self.span(first))
-
-    def _join_kind(self) -> JoinKind:
-        if self.at_word("ASOF", "POSITIONAL"):
-            raise self.error(f"{self.peek().text.upper()} JOIN is not part of the language")
-        if self.at_word("CROSS", "OUTER") and self.at_word("APPLY", ahead=1):
-            raise self.error("APPLY is not part of the language; a subquery in WHERE may refer to the outer query")
-        kind: JoinKind = "inner"
-        if self.at_word(*_SIDES):
-            word = self.advance().text.upper()
-            kind = _SIDES[word]
-            if word == "LEFT" and self.at_word("SEMI", "ANTI"):
-                kind = _SIDES[self.advance().text.upper()]
-            elif word in ("RIGHT", "FULL") and self.at_word("SEMI", "ANTI"):
-                raise self.error(f"write {self.peek().text.upper()} JOIN with the two sides exchanged")
-            elif word in ("LEFT", "RIGHT", "FULL"):
-                self.take_word("OUTER")
-        self.expect_word("JOIN")
-        return kind
-
-    def _operand_of_join(self) -> FromItem:
+    def operand_of_join(self) -> FromItem:
         first = self.at
         item = self._item_alone()
         while self.at_call("MATCH_RECOGNIZE"):
@@ -162,7 +98,7 @@ class Sources(Patterns, WindowFunctions):
         with self.nested():
             if not self.starts_query():
                 return self._join_in_parentheses()
-            if self.at_word("SELECT", "WITH", ahead=1):
+            if self.at_word("SELECT", "WITH", "VALUES", ahead=1):
                 return self._derived()
             return self.alternatives(self._derived, self._join_in_parentheses)
 
@@ -185,7 +121,15 @@ class Sources(Patterns, WindowFunctions):
         first, lexeme = self.at, self.peek()
         if self.at_window_function():
             return self.window_function()
-        if lexeme.is_word(*_REFUSED) and (lexeme.is_word("LATERAL", "VALUES") or self.at_symbol("(", ahead=1)):
+        if self.at_table_function():
+            return self.table_function()
+        if self.at_word("LATERAL"):
+            return self.lateral()
+        if self.at_word("VALUES"):
+            rows = self.values()
+            alias, columns, modifiers = self.behind_stream()
+            return Derived(rows, alias, columns, modifiers, self.span(first))
+        if lexeme.is_word(*_REFUSED) and self.at_symbol("(", ahead=1):
             raise self.error(_REFUSED[lexeme.text.upper()])
         if self.at_call(*_CONVERSIONS):
             return self._converted()
@@ -230,13 +174,13 @@ class Sources(Patterns, WindowFunctions):
         if not self.at_symbol("(") and self.starts_query():
             return Derived(self.query(), None, (), (), self.span(first))
         if self.at_symbol("("):
-            item = self._operand_of_join()
+            item = self.operand_of_join()
             if self.at_word("UNION", "EXCEPT", "INTERSECT"):
                 self.at = first
                 return Derived(self.query(), None, (), (), self.span(first))
         else:
-            item = self._operand_of_join()
-        if isinstance(item, JoinItem) or self._at_join():
+            item = self.operand_of_join()
+        if isinstance(item, JoinItem) or self.at_join():
             raise self.error("a stream or a subquery stands here; put the join into (SELECT …)", self.span(first))
         return item
 
@@ -271,9 +215,9 @@ class Sources(Patterns, WindowFunctions):
     def _at_alias(self) -> bool:
         if self.at_word("AS"):
             return True
-        if self.at_call("MATCH_RECOGNIZE", *_REFUSED_BEHIND) or self.at_words("PARTITION", "BY"):
+        if self.at_call("MATCH_RECOGNIZE", "MATCH_CONDITION", *_REFUSED_BEHIND) or self.at_words("PARTITION", "BY"):
             return False
-        return self.at_name() and not self._at_join() and not self.ends_query() and not self.at_since()
+        return self.at_name() and not self.at_join() and not self.ends_query() and not self.at_since()
 
     def _at_modifier(self) -> bool:
         return self.at_symbol("[") or self.at_call(*_MODIFIERS)

@@ -12,7 +12,7 @@ from abc import abstractmethod
 from typing import Final, Literal, cast
 
 from everwhen.language.grammar.call import Calls
-from everwhen.language.syntax import FromStream, Ident, Length, Modifier, Name, Windowed
+from everwhen.language.syntax import Constant, FromStream, Ident, Length, Modifier, Name, Windowed
 
 WINDOW_FUNCTIONS: Final = ("TUMBLE", "HOP", "CUMULATE", "SESSION")
 
@@ -56,8 +56,10 @@ class WindowFunctions(Calls):
             self.expect_symbol(",")
             time = self._time()
             lengths = [self.length()]
-            while self.take_symbol(","):
+            while self.at_symbol(",") and self.peek(1).kind != "text":
+                self.advance()
                 lengths.append(self.length())
+            zone = self._zone()
             self.expect_symbol(")", why=f" of {kind}")
         if wrapped:
             self.expect_symbol(")", why=" of TABLE")
@@ -71,7 +73,16 @@ class WindowFunctions(Calls):
         if columns:
             raise self.error("columns are renamed in a subquery: (SELECT a AS b FROM …) P", columns[0].span)
         word = cast(Literal["tumble", "hop", "cumulate", "session"], kind.lower())
-        return Windowed(word, item, time, tuple(partition), tuple(lengths), alias, modifiers, self.span(first))
+        return Windowed(word, item, time, tuple(partition), tuple(lengths), alias, modifiers, self.span(first), zone)
+
+    def _zone(self) -> Constant | None:
+        """`, 'Europe/Berlin'` or `AT TIME ZONE 'Europe/Berlin'` behind the size."""
+        if not (self.take_symbol(",") or self.take_words("AT", "TIME", "ZONE")):
+            return None
+        first = self.at
+        if self.peek().kind != "text":
+            self.fail_expected("the name of a time zone in quotation marks")
+        return Constant(self.advance().text, self.span(first))
 
     def _at_time(self, ahead: int) -> bool:
         """Whether the time or a length comes here: behind a name alone stands a length."""

@@ -27,6 +27,7 @@ from everwhen.language.syntax.statements import (
     SourceCall,
     Statement,
 )
+from everwhen.language.syntax.tables import Lateral, TableFunction, Values
 from everwhen.language.syntax.tree import (
     Case,
     CastTo,
@@ -42,24 +43,19 @@ from everwhen.language.syntax.tree import (
     FromItem,
     FromStream,
     Function,
-    Granularity,
     Item,
     JoinItem,
     JoinKind,
-    Lifetime,
     LoopClause,
     Matched,
     Measure,
     Merged,
     MergeInput,
-    Modifier,
     Name,
     Operator,
     Quantified,
     Query,
-    RangeWindow,
     Row,
-    RowsWindow,
     Scalar,
     Select,
     SetQuery,
@@ -70,6 +66,7 @@ from everwhen.language.syntax.tree import (
     Windowed,
     With,
 )
+from everwhen.language.syntax.windows import Granularity, Lifetime, Modifier, RangeWindow, RowsWindow
 from everwhen.language.syntax.words import Ident, Length, Span
 
 __all__ = [
@@ -104,6 +101,7 @@ __all__ = [
     "Item",
     "JoinItem",
     "JoinKind",
+    "Lateral",
     "Length",
     "Lifetime",
     "Limited",
@@ -141,7 +139,9 @@ __all__ = [
     "Statement",
     "StreamRef",
     "Symbol",
+    "TableFunction",
     "TypeName",
+    "Values",
     "Windowed",
     "With",
 ]

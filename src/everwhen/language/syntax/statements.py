@@ -92,11 +92,12 @@ class CreateDerived:
 
 @dataclass(frozen=True, slots=True)
 class Drop:
-    """DROP STREAM | RELATION [IF EXISTS] name."""
+    """DROP STREAM | RELATION | SINK [IF EXISTS] name."""
 
     name: Ident
     if_exists: bool
     span: Span
+    sink: bool = False
 
 
 @dataclass(frozen=True, slots=True)

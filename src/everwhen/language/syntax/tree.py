@@ -11,6 +11,8 @@ from typing import Any, Literal
 
 from everwhen.algebra.patterns.pattern import Pattern
 from everwhen.language.syntax.ranks import Limited, Over
+from everwhen.language.syntax.tables import Lateral, TableFunction, Values
+from everwhen.language.syntax.windows import Modifier
 from everwhen.language.syntax.words import Ident, Length, Span
 
 # -- expressions -------------------------------------------------------------------------------------------------------
@@ -149,47 +151,6 @@ Expression = Name | Constant | Duration | Operator | Function | Case | CastTo | 
 
 
 @dataclass(frozen=True, slots=True)
-class RangeWindow:
-    """WINDOW(RANGE …): `size` None is UNBOUNDED.  WINDOW(NOW) is `size` of one tick: Length("1", None)."""
-
-    size: Length | None
-    slide: Length | None
-    span: Span
-
-
-@dataclass(frozen=True, slots=True)
-class RowsWindow:
-    """WINDOW([PARTITION BY …] ROWS n): `rows` None is UNBOUNDED."""
-
-    rows: Length | None
-    slide: Length | None
-    partition: tuple[Name, ...]
-    span: Span
-
-
-@dataclass(frozen=True, slots=True)
-class Lifetime:
-    """CEDR: LIFETIME(HOP d ALIGN d SHIFT d LENGTH d): each may be left out; `unbounded` is LENGTH UNBOUNDED."""
-
-    hop: Length | None
-    shift: Length | None
-    length: Length | None
-    unbounded: bool
-    align: Length | None
-    span: Span
-
-
-@dataclass(frozen=True, slots=True)
-class Granularity:
-    granule: Length
-    span: Span
-
-
-Modifier = RangeWindow | RowsWindow | Lifetime | Granularity
-"""Applied from left to right, as written behind the stream; at most one of each kind."""
-
-
-@dataclass(frozen=True, slots=True)
 class StreamRef:
     """A stream or relation by name."""
 
@@ -282,9 +243,10 @@ class Windowed:
     alias: Ident | None
     modifiers: tuple[Modifier, ...]
     span: Span
+    zone: Constant | None = None  # the zone whose days are meant
 
 
-FromStream = StreamRef | Derived | Converted | Merged | Matched | Windowed
+FromStream = StreamRef | Derived | Converted | Merged | Matched | Windowed | TableFunction | Lateral
 """One stream in FROM, not a join."""
 
 
@@ -302,6 +264,8 @@ class JoinItem:
     using: tuple[Ident, ...]
     span: Span
     natural: bool = False  # USING all columns that both sides have
+    asof: bool = False  # of the partners only the nearest in time
+    match: Expression | None = None  # MATCH_CONDITION
 
 
 FromItem = FromStream | JoinItem
@@ -397,4 +361,4 @@ class With:
     recursive: bool = False
 
 
-Query = Select | SetQuery | Cql | With | Limited
+Query = Select | SetQuery | Cql | With | Limited | Values

@@ -28,6 +28,7 @@ import numpy as np
 from everwhen.algebra.aggregates.calls import Aggregation
 from everwhen.algebra.nodes import Join
 from everwhen.core.punctuation import Frontier, Punctuation
+from everwhen.core.time import INF
 from everwhen.operators.contract import Output, StateSize, lowest
 from everwhen.operators.join.join import CHUNK, JoinOperator, beside
 from everwhen.operators.join.join_state import JoinState
@@ -108,12 +109,13 @@ class GroupJoinOperator(JoinOperator):
             self._plan.measure(self._sides[_GROUPS].select(batch.rows, self._argument_at, self._arguments))
         changes = self._said([*self._revised(batch, ids), *self._read(asked, asked_ids)])
         frontier, about_keys = self._progress(frontiers)
-        for side in self._kept:
+        for port, side in enumerate(self._kept):
             if frontier.time > side.cti:
                 side.expire(frontier.time)
             if about_keys:
                 last = side.expire_keys(*keys_covered(about_keys, self._key_codec, self._keys))
-                if side is self._kept[_READS]:  # what was said lies where groups were read
+                self._unmet[port] = max(self._unmet[port], last)
+                if port == _READS:  # what was said lies where groups were read
                     self._forgotten = max(self._forgotten, last)
         return Output(changes, frontier)
 
@@ -241,7 +243,7 @@ class GroupJoinOperator(JoinOperator):
         self._meeting.restore(state["meeting"])
         for each, part in zip(self._about_keys, state["about_keys"], strict=True):
             each.restore(part)
-        self._forgotten = state["forgotten"]
+        self._forgotten, self._unmet = state["forgotten"], list(state.get("unmet", (INF, INF)))
         rows, reads = self._kept
         batch, ids = self._keyed(_GROUPS, rows.restored(state["side0"]))
         rows.reserve(len(batch))

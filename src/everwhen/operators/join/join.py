@@ -22,14 +22,14 @@ from everwhen.algebra.expressions.build import Expr
 from everwhen.containers.key_table import KeyTable
 from everwhen.core.punctuation import Frontier
 from everwhen.core.schema import Field, Schema
-from everwhen.core.time import NEVER
+from everwhen.core.time import INF, NEVER
 from everwhen.operators.contract import Operator, Output, StateSize, lowest
 from everwhen.operators.join.band_condition import Band
 from everwhen.operators.join.join_punctuation import JoinPromises
 from everwhen.operators.join.join_state import JoinState
 from everwhen.operators.join.loops import join as kernel
 from everwhen.operators.join.loops import pairs as pair_kernel
-from everwhen.operators.join.loops.lifetimes import HI, LO, ROW, WEIGHT
+from everwhen.operators.join.loops.lifetimes import LO, ROW
 from everwhen.operators.key_frontiers import keys_covered
 from everwhen.operators.stateless.linear import evaluate
 from everwhen.punctuation.api import make_frontier
@@ -90,6 +90,7 @@ class JoinOperator(Operator):
         self._kept = (JoinState(left), JoinState(right))
         self._seen = 0  # changes since the keys were looked through
         self._forgotten = NEVER  # the largest end of rows that are not kept because their key is promised
+        self._unmet = [NEVER, NEVER]  # by port, the largest end of rows that are not kept: no partner can come
         self._promises = JoinPromises(self._sides, self._key_at, keys, self._keys, codec.schema)
 
     @property
@@ -100,6 +101,11 @@ class JoinOperator(Operator):
     def heard(self, columns: Collection[str]) -> None:
         """Somebody above has use for promises about these columns of the answer; nobody has said so: about all."""
         self._promises.heard(columns)
+
+    @property
+    def hears(self) -> frozenset[str]:
+        """The columns that somebody has asked for."""
+        return self._promises.hears
 
     @property
     def touched(self) -> int:
@@ -143,6 +149,8 @@ class JoinOperator(Operator):
                 self._forgotten = max(self._forgotten, int(batch.hi[~stays].max(initial=NEVER)))
                 batch, ids, until = batch.take(stays), ids[stays], until[stays]
                 # of what is taken back, the part before the promise may be forgotten already
+                partly = (batch.weight < 0) & (batch.lo < until)
+                self._forgotten = max(self._forgotten, int(until[partly].max(initial=NEVER)))
                 batch = replace(batch, lo=np.where(batch.weight < 0, np.maximum(batch.lo, until), batch.lo))
         self._kept[port].add(ids, batch)
 
@@ -156,17 +164,30 @@ class JoinOperator(Operator):
     def standing(self, frontiers: Sequence[Frontier]) -> tuple[int, Changes] | None:
         """Pairs of what both sides keep: complete from the later CTI on, since each side goes by the other's, and from
         where all rows have ended that went before that."""
-        log = self._kept[0].log[self._kept[0].alive()]
-        lo, hi, weight = (np.ascontiguousarray(log[:, column]) for column in (LO, HI, WEIGHT))
-        batch, ids = self._keyed(0, Changes(self._sides[0], lo, hi, weight, log[:, ROW:].copy()))
+        batch, ids = self._keyed(0, self._kept[0].segments())
         since = max(self._forgotten, *(side.cti for side in self._kept))
         return since, self._result(self._probe(0, batch, ids))
 
+    def remembers(self, port: int) -> tuple[int, Changes] | None:
+        """The rows of a side: all from the other side's promise on, but those whose key is promised or null."""
+        side = self._kept[port]
+        since = max(side.cti, self._forgotten, self._unmet[port])
+        if since == INF:
+            return None
+        return since, side.segments()
+
+    def expect(self, rows: Sequence[int]) -> None:
+        for side, count in zip(self._kept, rows, strict=True):
+            side.expect(count)
+        self._keys.expect(max(rows))
+
     def _make_room(self, inputs: Sequence[Changes]) -> None:
         """Room for the batches; once in a while, when dead rows have gone, keys that neither side holds go too."""
-        tidied = [side.reserve(len(batch)) for side, batch in zip(self._kept, inputs, strict=True)]
+        tidied = False
+        for side, batch in zip(self._kept, inputs, strict=True):  # one after the other, so that no step takes long
+            tidied = side.reserve(len(batch), tidied) or tidied
         self._seen += sum(map(len, inputs))
-        if any(tidied) and self._seen >= self._keys.capacity:
+        if tidied and self._seen >= self._keys.capacity:
             self._forget_keys()
 
     def _forget_keys(self) -> None:
@@ -186,10 +207,11 @@ class JoinOperator(Operator):
         keys = codec.select(batch.rows, at, self._key_codec)
         if not self._null_safe and keys[:, : self._key_codec.words].any():
             known = np.logical_not(keys[:, : self._key_codec.words].any(axis=1))
+            self._unmet[port] = max(self._unmet[port], int(batch.hi[~known].max(initial=NEVER)))
             batch, keys = batch.take(known), keys[known]
-        ids = self._keys.intern(keys)
-        for side in self._kept:
-            side.grow(self._keys.capacity)
+        ids, top = self._keys.intern(keys), self._keys.top
+        for side, share in zip(self._kept, (1, 2), strict=True):  # not both at once
+            side.grow(top, top // share)
         return batch, ids
 
     def _probe(self, port: int, batch: Changes, ids: np.ndarray) -> list[_Pairs]:
@@ -270,6 +292,9 @@ class JoinOperator(Operator):
             first += len(part.mine)
         return rows
 
+    def key_count(self) -> int:
+        return len(self._keys)
+
     def state_size(self) -> StateSize:
         rows = sum(len(side.alive()) for side in self._kept)
         kept = sum(side.nbytes for side in self._kept) + self._promises.nbytes
@@ -288,11 +313,11 @@ class JoinOperator(Operator):
 
     def snapshot(self) -> dict[str, Any]:
         state: dict[str, Any] = {f"side{port}": side.snapshot() for port, side in enumerate(self._kept)}
-        state["forgotten"] = self._forgotten
+        state["forgotten"], state["unmet"] = self._forgotten, list(self._unmet)
         return {**state, "promises": self._promises.snapshot()} if len(self._promises) else state
 
     def restore(self, state: dict[str, Any]) -> None:
-        self._forgotten = state["forgotten"]
+        self._forgotten, self._unmet = state["forgotten"], list(state.get("unmet", (INF, INF)))
         for port, side in enumerate(self._kept):
             batch, ids = self._keyed(port, side.restored(state[f"side{port}"]))
             side.reserve(len(batch))

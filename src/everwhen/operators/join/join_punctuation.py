@@ -104,6 +104,10 @@ class JoinPromises:
             left, right = (any(pair[which] in self._heard for pair in self._pairs) for which in (0, 1))
             self._on = (left or not right, right)
 
+    @property
+    def hears(self) -> frozenset[str]:
+        return self._heard
+
     def idle(self, frontiers: Sequence[Frontier]) -> bool:
         """Whether nothing is promised, now or before."""
         return not (any(frontier.promises for frontier in frontiers) or len(self))

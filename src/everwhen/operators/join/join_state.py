@@ -28,6 +28,8 @@ _PUT: Final = 4
 _FEWEST: Final = 64
 _MANY: Final = 16
 """If so many segments were taken back, and this many entries looked at for each, their places are noted."""
+_AT_ONCE: Final = 8192
+"""To go through so many entries takes no time worth sharing out."""
 _LEAST: Final = 256
 """Entries that are not worth looking for dead ones."""
 
@@ -42,25 +44,46 @@ class JoinState:
         self.codec = codec
         self.cti = NEVER
         self.heads = np.full((1, len(NO_ENTRY)), NO_ENTRY, np.int64)
+        self._ready = 1  # so many heads can be used; others have not been written to
         self.log = np.empty((_LEAST, ROW + codec.width + behind), np.int64)
         self.touched = np.zeros(1, np.int64)
         """How many entries were looked at so far: the work that the tree does."""
         self._count = 0
         self._tidy_at = _LEAST
+        self._expected = 0
         self._slots = NO_SLOTS
         self._searched = np.zeros(2, np.int64)  # segments that were taken back, and entries looked at for them
 
-    def grow(self, capacity: int) -> None:
-        """Make room for key ids below `capacity`."""
+    def grow(self, capacity: int, spare: int = 0) -> None:
+        """Make room for key ids below `capacity`, and for so many more where there is none."""
         _check_room("keys", capacity)
-        self.heads = grown(self.heads, capacity, NO_ENTRY)
+        ready = self._ready
+        if capacity <= ready:
+            return
+        if capacity > len(self.heads):
+            heads = np.empty((capacity + spare, len(NO_ENTRY)), np.int64)
+            heads[:ready] = self.heads[:ready]
+            self.heads = heads
+        self._ready = min(len(self.heads), capacity + capacity // 4 + _LEAST)
+        self.heads[ready : self._ready] = NO_ENTRY
 
-    def reserve(self, more: int) -> bool:
+    def expect(self, count: int) -> None:
+        """So many entries will be there soon.  Memory that is not written to costs nothing."""
+        if self._count == 0 and count > len(self.log):  # as many again are dead before they go
+            self.log = np.empty((2 * count + count // 4, self.log.shape[1]), np.int64)
+            self._tidy_at = self._expected = count
+            heads = np.empty((count, len(NO_ENTRY)), np.int64)
+            heads[: self._ready] = self.heads[: self._ready]
+            self.heads = heads
+
+    def reserve(self, more: int, later: bool = False) -> bool:
         """Make room for so many entries; whether the dead ones went before that.
 
-        They go when as many entries have been added as were left the last time, so that the log stays small.
+        They go when as many entries have been added as were left the last time, so that the log stays small.  `later`:
+        not in this step, if there are many and there is room.
         """
-        if self._count < self._tidy_at:
+        later = later and _AT_ONCE < self._count <= len(self.log) - more
+        if self._count < self._tidy_at or later:
             _check_room("rows", self._count + more)
             if self._count + more > len(self.log):
                 self.log = grown(self.log, 2 * (self._count + more), 0)
@@ -68,7 +91,7 @@ class JoinState:
         self.tidy()
         room = self._count + more
         _check_room("rows", room)
-        if not room <= len(self.log) <= 8 * max(_LEAST, room):
+        if not room <= len(self.log) <= 8 * max(_LEAST, room, self._expected):
             log = np.empty((max(_LEAST, 2 * room), self.log.shape[1]), np.int64)
             log[: self._count] = self.log[: self._count]
             self.log = log
@@ -76,7 +99,9 @@ class JoinState:
 
     def tidy(self) -> None:
         """Drop the dead entries."""
-        self._count = ends.tidy(self.heads, self.log, self._count, self.cti, self.touched)
+        if self._count >= self._expected:
+            self._expected = 0
+        self._count = ends.tidy(self.heads[: self._ready], self.log, self._count, self.cti, self.touched)
         self._tidy_at = max(_LEAST, 2 * self._count)
         if len(self._slots):
             self._note_places()
@@ -125,7 +150,7 @@ class JoinState:
         """What ended at or before `cti` is dead."""
         self.cti = cti
         if cti == INF:
-            self.heads[:] = NO_ENTRY
+            self.heads[: self._ready] = NO_ENTRY
             self._count = 0
             self._slots = NO_SLOTS
 
@@ -159,6 +184,17 @@ class JoinState:
         """How many pairs of entries and lifetimes overlap."""
         starts, ends = np.sort(self.log[entries, LO]), np.sort(self.log[entries, HI])
         return int((np.searchsorted(starts, hi) - np.searchsorted(ends, lo, "right")).sum())
+
+    def segments(self) -> Changes:
+        """The entries that are not dead, in arrays of their own; some at a time, so that they are read once."""
+        at = self.alive()
+        times, rows = np.empty((3, len(at)), np.int64), np.empty((len(at), self.codec.width), np.int64)
+        for first in range(0, len(at), _AT_ONCE):
+            here = slice(first, first + _AT_ONCE)
+            some = self.log[at[here]]
+            times[0, here], times[1, here], times[2, here] = some[:, LO], some[:, HI], some[:, WEIGHT]
+            rows[here] = some[:, ROW : ROW + self.codec.width]
+        return Changes(self.codec, times[0], times[1], times[2], rows)
 
     @property
     def empty(self) -> bool:

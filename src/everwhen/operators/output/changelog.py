@@ -7,7 +7,7 @@ chains never grow, so an event that has ended before the CTI can be forgotten.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -64,12 +64,16 @@ class ChangelogEncoder:
         self._disjoint = False
         self._ordered |= ordered
 
+    def takes_as(self, other: ChangelogEncoder) -> None:
+        """Take segments as another one does from now on."""
+        self._disjoint, self._ordered = other._disjoint, other._ordered
+
     def step(self, batch: Changes, promise: int, promises: Sequence[Punctuation] = ()) -> ElementBatch:
         """Elements; `promises` about data are said behind what they cover."""
-        if promises:
-            self._over.add(promises)
         said_cti = promise > self.cti
         out, n = self._elements(batch, promise)
+        if promises:  # not before: the batch may take back what they cover
+            self._over.add(promises)
         if self._ordered and n > 1:
             sync = np.where(out[0, :n] == ADJUST, np.minimum(out[2, :n], out[3, :n]), out[1, :n])
             if (sync[1:] < sync[:-1]).any():
@@ -134,6 +138,25 @@ class ChangelogEncoder:
         log = self._log[: self._count].copy()
         vs, ve, ones = log[:, kernel.VS].copy(), log[:, kernel.VE].copy(), np.ones(len(log), np.int64)
         return max(self.cti, self._forgotten), Changes(self.codec, vs, ve, ones, log[:, kernel.ROW :].copy())
+
+    @property
+    def known_from(self) -> int:
+        """From when on `standing` is all that was said."""
+        if len(self._over):
+            self._tidy()
+        return max(self.cti, self._forgotten)
+
+    @property
+    def length(self) -> int:
+        """How many events `standing_of` looks at."""
+        return self._count
+
+    def standing_of(self, picked: Callable[[np.ndarray], np.ndarray]) -> Changes:
+        """The events said whose rows are picked, and some that have ended; cost: a look at each event."""
+        log = self._log[: self._count]
+        some = log[picked(log[:, kernel.ROW :])]
+        vs, ve, ones = some[:, kernel.VS].copy(), some[:, kernel.VE].copy(), np.ones(len(some), np.int64)
+        return Changes(self.codec, vs, ve, ones, some[:, kernel.ROW :].copy())
 
     def coded(self) -> Iterable[tuple[np.ndarray, Sequence[tuple[int, pa.DataType]]]]:
         self._tidy()

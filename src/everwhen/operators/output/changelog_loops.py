@@ -12,6 +12,7 @@ from typing import Final
 import numpy as np
 
 from everwhen.compiled.njit import njit
+from everwhen.compiled.prefetch import prefetch
 from everwhen.core.time import NEVER
 from everwhen.operators.net_loops import hashed, same
 
@@ -20,6 +21,8 @@ VS: Final = 0
 VE: Final = 1
 AFTER: Final = 2
 ROW: Final = 3
+_AHEAD: Final = 16
+"""So many entries ahead the heads of chains are asked for."""
 
 
 @njit(cache=True, nogil=True)
@@ -150,6 +153,8 @@ def tidy(heads, log, count, cti):
     else:
         heads[:] = -1
     for at in range(count):
+        if at + _AHEAD < count:
+            prefetch(heads, np.int64(hashed(log, at + _AHEAD, ROW) & mask))
         if log[at, VE] > cti:
             if n != at:
                 for j in range(width):

@@ -61,6 +61,11 @@ class EmitFilter:
         """What has come and has not gone on."""
         return self._waiting.netted()
 
+    @property
+    def orders(self) -> bool:
+        """Whether some rows go on as they come, because they are out of order."""
+        return len(self._unordered) > 0
+
     def stop_at(self, t: int) -> None:
         """Let nothing go on from an instant on."""
         self._waiting.put(before(self._waiting.netted(), t))

@@ -151,8 +151,10 @@ class KeptRows:
         ids = np.empty(len(batch.records), np.int64)
         ids[batch.positions] = np.repeat(batch.keys, np.diff(batch.offsets))
         comes = batch.weight > 0
-        ids = np.concatenate([ids[comes], rest[:left, DIRTY]])
-        records = np.concatenate([batch.records[comes], rest[:left]])
+        rest = rest[:left]
+        rest = rest[rest[:, LO] < rest[:, HI]]  # of some everything went by another change
+        ids = np.concatenate([ids[comes], rest[:, DIRTY]])
+        records = np.concatenate([batch.records[comes], rest])
         return self.sorted(ids, records, np.ones(len(records), np.int64))
 
     def search(self, keys: np.ndarray, spans: np.ndarray, settle: bool) -> np.ndarray:

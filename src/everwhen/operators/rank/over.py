@@ -21,7 +21,7 @@ from everwhen.errors import EvaluationError
 from everwhen.operators.rank.loops import frame_functions as functions
 from everwhen.operators.rank.loops.frames import OUT, Frames, framed
 from everwhen.operators.rank.loops.tree import ROW
-from everwhen.operators.rank.partitions import PartitionOperator
+from everwhen.operators.rank.partitions import RankedPartitions
 from everwhen.operators.rank.ranked_rows import Touched
 from everwhen.rows.changes import Changes, no_changes
 from everwhen.rows.codec import BITS, RowCodec, encode_column
@@ -40,7 +40,7 @@ _OPS: Final = {
 }
 
 
-class OverOperator(PartitionOperator):
+class OverOperator(RankedPartitions):
     """See the module."""
 
     def __init__(self, node: Over, source: RowCodec, codec: RowCodec) -> None:

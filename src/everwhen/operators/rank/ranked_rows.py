@@ -39,6 +39,7 @@ class KeptRows:
         self.pool = np.zeros((256, ROW + codec.width), np.int64)
         self.root = np.full(64, -1, np.int64)
         self.count = np.zeros(64, np.int64)
+        self._idle = _no_idle(64)
         self._order = order
         self._stale = False  # codes have changed since values were noted
         self._book = np.zeros(4, np.int64)
@@ -54,6 +55,7 @@ class KeptRows:
         if capacity > len(self.root):
             more = max(capacity, 2 * len(self.root))
             self.root, self.count = grown(self.root, more, -1), grown(self.count, more, 0)
+            self._idle = np.concatenate([self._idle, _no_idle(more - len(self._idle))])
         self._ends.grow(capacity)
         self._slot = grown(self._slot, capacity, -1)
 
@@ -83,22 +85,34 @@ class KeptRows:
         self._order.note(rows)
 
     def apply(
-        self, ids: np.ndarray, lo: np.ndarray, hi: np.ndarray, weight: np.ndarray, rows: np.ndarray, keys: np.ndarray
+        self,
+        ids: np.ndarray,
+        lo: np.ndarray,
+        hi: np.ndarray,
+        weight: np.ndarray,
+        rows: np.ndarray,
+        bars: np.ndarray | None = None,
+        columns: int = 0,
     ) -> None:
-        """Let rows, which the order knows, come and go; `keys` are those that the ids name."""
+        """Let rows, which the order knows, come and go.  `bars`: of the keys as `touched` gives them, the records
+        behind which, by the first `columns` of the order, no row that comes has a number (-1: there is none)."""
         batch = np.empty((len(ids), self.pool.shape[1]), np.int64)
         batch[:, LO], batch[:, HI], batch[:, ROW:] = lo, hi, rows
         copies, used = int(np.abs(weight).sum()), int(self._book[END])
         if used + copies > len(self.pool):
             self.pool = resized(self.pool, used + copies, used)
+        keys, offsets, positions = group_rows(ids, self._slot)
+        if bars is None:
+            bars = np.full(len(keys), -1, np.int64)
         missing = loops.apply(
-            ids, batch, weight, self._ends.due, self.root, self.count, self.pool, self._book, self.order, self._path
-        )
+            loops.Segments(positions, offsets, ids, batch, weight), bars, columns, self._ends.due, self.root,
+            self.count, self.pool, self._book, self._idle, self.order, self._path,
+        )  # fmt: skip
         if missing >= 0:
             raise EverwhenError(
                 "a change takes back a row that is not there: the stream before this operator is not valid"
             )
-        loops.note_ends(keys, self.root, self.pool, self._ends.times)
+        loops.note_ends(keys, self.root, self.pool, self._idle, self._ends.times)
 
     def empty(self, keys: np.ndarray) -> np.ndarray:
         """Those of the keys that have no rows."""
@@ -114,13 +128,14 @@ class KeptRows:
         if not len(keys):
             return keys, NEVER
         _, last = loops.drop(
-            keys, until, self.root, self.count, self.pool, self._book, self.order, self._path, self._ends.times
-        )
+            keys, until, self.root, self.count, self.pool, self._book, self._idle, self.order, self._path,
+            self._ends.times,
+        )  # fmt: skip
         return self.empty(keys), last
 
     def gather(self, keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The records of keys, in the order of their ends, and the offsets at which each key begins."""
-        found, offsets = loops.gathered(keys, self.root, self.count, self.pool)
+        """The records of keys, in the order of their ends, idle ones last, and the offsets at which each key begins."""
+        found, offsets = loops.gathered(keys, self.root, self.count, self.pool, self._idle)
         return self.pool[found], offsets
 
     def coded(self) -> Iterable[tuple[np.ndarray, Sequence[tuple[int, pa.DataType]]]]:
@@ -133,4 +148,9 @@ class KeptRows:
     @property
     def nbytes(self) -> int:
         used = int(self._book[END]) * self.pool.shape[1] * 8
-        return used + self.root.nbytes + self.count.nbytes + self._ends.nbytes
+        return used + self.root.nbytes + self.count.nbytes + self._idle.nbytes + self._ends.nbytes
+
+
+def _no_idle(keys: int) -> np.ndarray:
+    """No key has idle rows: their first record, and their least end."""
+    return np.tile(np.array([-1, INF], np.int64), (keys, 1))

@@ -22,6 +22,7 @@ from everwhen.containers import live_runs as live_kernel
 from everwhen.containers.live_runs import VALUES
 from everwhen.core.emit import Emit
 from everwhen.core.punctuation import Frontier
+from everwhen.core.time import INF
 from everwhen.operators.contract import Operator, Output, Policy, StateSize
 from everwhen.operators.key_frontiers import NONE, keys_covered
 from everwhen.operators.live_rows import LiveRows
@@ -219,6 +220,27 @@ class AggregateOperator(Operator):
     def standing(self, frontiers: Sequence[Frontier]) -> tuple[int, Changes] | None:
         return self._sweep.known_from, self._changes(self._sweep.standing())
 
+    def remembers(self, port: int) -> tuple[int, Changes] | None:
+        """The live rows, where they are kept whole: the columns are keys or arguments."""
+        since, source = self._sweep.known_from, self._source
+        if self._live is None or since == INF:
+            return None
+        if len({*self._key_at, *self._argument_at}) < len(source.schema):
+            return None
+        ids = self._sweep.keys.ids()
+        records, offsets = self._live.runs.gather(ids)
+        keys = self._sweep.keys.codes[np.repeat(ids, np.diff(offsets))]
+        rows = np.zeros((len(records), source.width), np.int64)
+        parts = ((self._keys, keys, self._key_at), (self._arguments, records[:, VALUES:], self._argument_at))
+        for codec, coded, columns in parts:
+            for at, column in enumerate(columns):
+                rows[:, source.words + column] = coded[:, codec.words + at]
+                valid = codec.valid(coded, at)
+                if valid is not None:
+                    rows[:, column // BITS] |= (~valid).astype(np.int64) << (column % BITS)
+        lo, hi, weight = (records[:, at].copy() for at in (live_kernel.LO, live_kernel.HI, live_kernel.WEIGHT))
+        return since, Changes(source, lo, hi, weight, rows)
+
     def _rows(self, ids: np.ndarray, lanes: np.ndarray) -> np.ndarray:
         codec, keys = self.codec, self._keys
         rows = np.zeros((len(ids), codec.width), np.int64)
@@ -263,6 +285,9 @@ class AggregateOperator(Operator):
         for i, aggregation in enumerate(plan.holistic):
             lanes[:, n + 2 * i], lanes[:, n + 2 * i + 1] = found[aggregation.name]
         return lanes
+
+    def key_count(self) -> int:
+        return len(self._sweep.keys)
 
     def state_size(self) -> StateSize:
         size = self._sweep.state_size()

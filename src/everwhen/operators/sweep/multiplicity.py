@@ -15,6 +15,7 @@ import numpy as np
 from everwhen.core.emit import Emit
 from everwhen.core.punctuation import Frontier, Punctuation
 from everwhen.core.schema import Schema
+from everwhen.core.time import INF
 from everwhen.operators.contract import Operator, Output, Policy, StateSize, lowest
 from everwhen.operators.key_frontiers import NONE, keys_covered
 from everwhen.operators.net import netted
@@ -98,6 +99,19 @@ class CountsOperator(Operator):
 
     def standing(self, frontiers: Sequence[Frontier]) -> tuple[int, Changes] | None:
         return self._sweep.known_from, self._changes(self._sweep.standing())
+
+    def key_count(self) -> int:
+        return len(self._sweep.keys)
+
+    def remembers(self, port: int) -> tuple[int, Changes] | None:
+        """How often each row is there on a port, from the promise on."""
+        if self._sweep.known_from == INF:
+            return None
+        pieces = self._sweep.standing(unsaid=True)
+        found = pieces.said[pieces.said[:, 3 + port] != 0]
+        lo, hi, weight = (found[:, column].copy() for column in (1, 2, 3 + port))
+        rows = self._sweep.keys.codes[pieces.keys[found[:, 0]]]
+        return self._sweep.known_from, Changes(self.codec, lo, hi, weight, rows)
 
     def state_size(self) -> StateSize:
         return self._sweep.state_size()

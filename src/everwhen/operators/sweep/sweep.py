@@ -265,10 +265,11 @@ class Sweep:
         """Which keys are alive for ever, as things stand."""
         return kernel.endless(ids, self._runs.place, self._runs.pool, self._ints)
 
-    def standing(self) -> Pieces:
-        """All that has been said from `known_from` on, and more where it is kept; cost: all that is kept."""
+    def standing(self, unsaid: bool = False) -> Pieces:
+        """All that has been said from `known_from` on, and more where it is kept; `unsaid`: all that is known.  Cost:
+        all that is kept."""
         ids, runs = self.keys.ids(), self._runs
-        mode, now = self.policy.clip(self.tau, self.cti)
+        mode, now = (CUT, INF) if unsaid else self.policy.clip(self.tau, self.cti)
         said = standing(ids, runs.place, runs.pool, mode, now, self.cti, self._floors.now, self._ints, self._lanes)
         return Pieces(ids, np.empty((0, said.shape[1]), np.int64), said)
 

@@ -250,6 +250,9 @@ class CoalesceOperator(Operator):
         said = self._changes(pieces, self._is_said(pieces, self._promise, self._bound), 1)
         return max(frontiers[0].time, self._forgotten), said
 
+    def key_count(self) -> int:
+        return len(self._keys)
+
     def state_size(self) -> StateSize:
         return StateSize(self._kept.rows, self._kept.nbytes + self._keys.nbytes + self._ends.nbytes)
 

@@ -318,6 +318,20 @@ class RowsOperator(Operator):
     def standing(self, frontiers: Sequence[Frontier]) -> tuple[int, Changes] | None:
         return max(self._promise, self._forgotten), self._said()
 
+    def remembers(self, port: int) -> tuple[int, Changes] | None:
+        """The rows from the promise on; without partitions also the last ones before it."""
+        keys = self._keys.ids()
+        records, _ = self._kept.gather(keys)
+        since = self._promise
+        if self._forgotten > self._promise:  # of a partition that is promised; its rows are not after the end
+            since = min(self._forgotten, INF - 1) + 1
+        elif not self._partition_at and len(records) and since > NEVER:
+            since = min(since, int(records[0, TIME]) + 1)  # some of the same instant may have gone
+        if since == INF:
+            return None
+        time = records[:, TIME].copy()
+        return since, Changes(self.codec, time, time + 1, np.ones(len(time), np.int64), records[:, ROW:].copy())
+
     def _said(self) -> Changes:
         keys = self._keys.ids()
         records, offsets = self._kept.gather(keys)
@@ -326,6 +340,9 @@ class RowsOperator(Operator):
         hi = self._clipped(records, hi, np.repeat(limit, np.diff(offsets)))
         said = Changes(self.codec, lo, hi, np.ones(len(lo), np.int64), records[:, ROW:])
         return said.take(lo < hi)
+
+    def key_count(self) -> int:
+        return len(self._keys)
 
     def state_size(self) -> StateSize:
         return StateSize(self._kept.rows, self._kept.nbytes + self._keys.nbytes + self._ends.nbytes)

@@ -153,6 +153,8 @@ def _grow(node: n.Node, inputs: list[_Growth]) -> _Growth:
     ends = all(growth.ends for growth in inputs)
     origin = next((growth.origin for growth in inputs if growth.piles_up), None)
     match node:
+        case n.Values():
+            return _Growth(ends=True)
         case n.Source(kind=kind):
             return _Growth(ends=kind in ("constant", "temporal"))
         case n.Exchange():

@@ -232,7 +232,7 @@ class _Asked:
 
     def _ways(self, node: n.Node, columns: frozenset[str], first: First) -> Sequence[Way]:
         match node:
-            case n.Source(kind="constant" | "temporal"):
+            case n.Source(kind="constant" | "temporal") | n.Values():
                 return [frozenset()]
             case n.Source(name):
                 return [frozenset({Say(name, columns, first, origin=node)})] if columns else []
@@ -276,7 +276,7 @@ class _Asked:
 def relations_only(loop: n.Fixpoint) -> bool:
     """Whether all that a loop reads is known whole before anything else comes."""
     read = [node for node in n.walk(loop) if not node.inputs and not isinstance(node, n.Recursion)]
-    return all(isinstance(node, n.Source) and node.is_finite for node in read)
+    return all(isinstance(node, n.Values) or (isinstance(node, n.Source) and node.is_finite) for node in read)
 
 
 def _crossed(below: Sequence[Sequence[Way]]) -> bool:

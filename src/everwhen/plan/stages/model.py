@@ -9,6 +9,7 @@ from typing import Literal
 from everwhen.algebra import nodes as n
 from everwhen.core.schema import Schema
 from everwhen.plan.stages.copies import Copies
+from everwhen.plan.stages.feed_window import FeedWindow
 from everwhen.plan.stages.partial import Partial
 
 
@@ -28,7 +29,7 @@ class Feed:
 
     source: n.Source
     node: n.Node
-    window: tuple[int, int] | None = None
+    window: FeedWindow | None = None
     partial: Partial | None = None
 
     @property

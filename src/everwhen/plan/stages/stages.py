@@ -29,6 +29,9 @@ from everwhen.algebra.expressions.build import Column, Expr, col
 from everwhen.core.schema import Schema
 from everwhen.errors import QueryError
 from everwhen.plan.stages.copies import Copies, copies_in
+from everwhen.plan.stages.facts import constant, exact, facing_sinks
+from everwhen.plan.stages.feed_window import HopWindow, SlidingWindow
+from everwhen.plan.stages.hop_aggregate import hop_aggregate
 from everwhen.plan.stages.loop_inputs import LoopInputs
 from everwhen.plan.stages.loops_across import LoopsAcross, on_loop
 from everwhen.plan.stages.model import Feed, Stage, StagePlan, StreamIn, Trait
@@ -51,7 +54,10 @@ def cut(queries: Mapping[str, n.Node], traits: Mapping[str, Trait], native: Nati
         if part.lowest < last:
             part = cutter.exchange(queries[name], part, Together(queries[name].schema.names))
         answers[name] = part.build(last)
-    return cutter.plan(last, answers, copies_in(queries))
+    plan = cutter.plan(last, answers, copies_in(queries))
+    if not plan.sources:
+        raise QueryError("the query reads no stream, only constant rows: it runs in process (--engine local)")
+    return plan
 
 
 @dataclass
@@ -68,7 +74,7 @@ class _Cutter:
 
     def plan(self, last: int, answers: Mapping[str, n.Node], copies: Copies) -> StagePlan:
         stages = []
-        facing = _facing(list(answers.values()))
+        facing = facing_sinks(list(answers.values()))
         circulating: set[str] = set()
         ranges = [] if self.across is None else self.across.ranges
         for level in range(1, last + 1):
@@ -116,7 +122,7 @@ class _Cutter:
                 return self._over(node, self.part(input, want))
             case n.Split(input, length) if length > 1:
                 return self._over(node, self.part(input, want))
-            case n.Map() | n.Stamp():
+            case n.Map() | n.Stamp() | n.Unnest():
                 return self._map(node, want)
             case n.Union(left, right):
                 both = agreed(node, want)
@@ -132,6 +138,8 @@ class _Cutter:
                 return self._keyed(node, want, partition, input)
             case n.Join():
                 return self._join(node, want)
+            case n.Values():
+                return self._values(node, want)
             case n.SetOperation():
                 return self._keyed(node, want, node.schema.names, *node.inputs)
             case n.LMerge():
@@ -165,6 +173,12 @@ class _Cutter:
         if len(inputs) == 1 and isinstance(want, Together) and by == keys:
             parts = [self.part(first, Together(keys))]
         return self._over(node, *parts)
+
+    def _values(self, node: n.Values, want: Want) -> Part:
+        """Constant rows: every partition has them, or the first one hands them on."""
+        if isinstance(want, Copied):
+            return Part(1, lambda level: node)
+        return self.exchange(node, Part(1, lambda level: replace(node, alone=True)), want)
 
     def _merge(self, node: n.LMerge, want: Want) -> Part:
         """Copies hashed alike.  The frontier of each must be the same in all partitions, else these would follow
@@ -256,12 +270,14 @@ class _Cutter:
 
         def build(level: int) -> n.Node:
             elements = feed.window is None and feed.partial is None
-            form: Literal["elements", "segments"] = "elements" if elements else "segments"
+            whole = isinstance(feed.window, HopWindow)
+            form: Literal["elements", "segments", "events"] = "elements" if elements else "segments"
+            form = "events" if whole else form
             mine = frozenset({feed.source.name})
             stream = StreamIn(len(self.streams), feed.schema, form, by, feed, mine)
             self.streams.append((level, stream))
             if not elements:
-                return n.Exchange(stream.name, feed.schema)
+                return n.Exchange(stream.name, feed.schema, whole)
             trait = self._trait(feed.source)
             schemes = feed.source.schemes if trait.promising else ()
             return n.Source(stream.name, feed.schema, trait.insert_only, trait.chronons, schemes=schemes)
@@ -292,7 +308,7 @@ class _Cutter:
                 if below is not None:
                     trait = self._trait(below.source)
                     if trait.insert_only and trait.chronons:
-                        return Feed(below.source, input, (size, slide))
+                        return Feed(below.source, input, SlidingWindow(size, slide))
         return None
 
     def _below(self, node: n.Node) -> Feed | None:
@@ -302,7 +318,7 @@ class _Cutter:
 
     # -- operators ----------------------------------------------------------------------------------------------
 
-    def _map(self, node: n.Map | n.Stamp, want: Want) -> Part:
+    def _map(self, node: n.Map | n.Stamp | n.Unnest, want: Want) -> Part:
         plain = {name: name for name in node.input.schema.names}
         if isinstance(node, n.Map):
             plain = {name: e.name for name, e in node.columns if isinstance(e, Column)}
@@ -318,6 +334,9 @@ class _Cutter:
         return self.exchange(node, self._over(node, self.part(node.input, Together(node.input.schema.names))), want)
 
     def _aggregate(self, node: n.Aggregate, want: Want) -> Part:
+        tumbling = self._tumbling(node, want)
+        if tumbling is not None:
+            return tumbling
         partial = decompose(node)
         by = self._chosen(want, node.keys, node)
         feed = self._feed(node.input)
@@ -333,6 +352,15 @@ class _Cutter:
             return Part(merged.lowest, lambda level: partial.finish(merged.build(level)))
         return self._keyed(node, want, node.keys, node.input)
 
+    def _tumbling(self, node: n.Aggregate, want: Want) -> Part | None:
+        """An aggregate per window of TUMBLE whose rows are merged before they cross; None if they cannot be."""
+        found = hop_aggregate(node)
+        below, by = (None, None) if found is None else (self._below(found.rows), found.hashed_by(want))
+        if found is None or below is None or by is None or not self._mergeable(below, found.merged):
+            return None
+        leaf = self._leaf(Feed(below.source, below.node, found.window, found.merged), by)
+        return Part(leaf.lowest, lambda level: found.finish(leaf.build(level)))
+
     def _mergeable(self, feed: Feed, partial: Partial) -> bool:
         """Whether the engine may merge the rows of equal lifetime before they cross: no row must be taken back."""
         trait = self._trait(feed.source)
@@ -342,12 +370,12 @@ class _Cutter:
             and trait.chronons
             and not trait.promising
             and all(self.native(col(lane.columns[0]), schema) for lane in partial.lanes if lane.columns)
-            and all(_exact(lane.function, schema, lane.columns) for lane in partial.lanes)
+            and all(exact(lane.function, schema, lane.columns) for lane in partial.lanes)
         )
 
     def _join(self, node: n.Join, want: Want) -> Part:
         left, right = node.left, node.right
-        if not node.left_keys:
+        if not node.left_keys or (node.kind != "full" and constant(right)):
             if node.kind == "full":
                 if want not in (ALONE, Together(node.schema.names)):
                     return self.exchange(node, self.part(node, ALONE), want)
@@ -370,28 +398,3 @@ class _Cutter:
         partner = dict(zip(node.left_keys, node.right_keys, strict=True))
         theirs = Hashed(tuple(partner[key] for key in by))
         return self._over(node, self.part(node.left, Hashed(by)), self.part(node.right, theirs))
-
-
-def _exact(function: str, schema: Schema, columns: tuple[str, ...]) -> bool:
-    """Whether merging early gives the same value as merging late: counts, sums of 64-bit numbers, extremes of what
-    both engines order alike."""
-    if function == "count":
-        return True
-    text = str(schema.field(columns[0]).type)
-    if function == "sum":
-        return text in ("int8", "int16", "int32", "int64", "float", "double")
-    return text in ("int8", "int16", "int32", "int64", "string", "date32[day]") or text.startswith("timestamp")
-
-
-def _facing(answers: list[n.Node]) -> frozenset[str]:
-    """The exchanges that lead to nothing but sinks, by name."""
-    near: set[int] = set()
-    waiting = list(answers)
-    while waiting:
-        node = waiting.pop()
-        if isinstance(node, n.Exchange | n.Filter | n.Map | n.Union):
-            near.add(id(node))
-            waiting += node.inputs
-    found = {node.name: node for node in n.walk(*answers) if isinstance(node, n.Exchange) and id(node) in near}
-    users = [user for user in n.walk(*answers) if id(user) not in near]
-    return frozenset(name for name, node in found.items() if not any(node in user.inputs for user in users))

@@ -26,14 +26,14 @@ def without_policies(queries: Mapping[str, n.Node]) -> dict[str, n.Node]:
     )
 
 
-def over_sources(queries: Mapping[str, n.Node], changed: Callable[[n.Source], n.Source]) -> dict[str, n.Node]:
-    """The plans over other sources; shared nodes stay shared."""
+def over_sources(queries: Mapping[str, n.Node], changed: Callable[[n.Source], n.Node]) -> dict[str, n.Node]:
+    """The plans over other sources, or over what is made of them; shared nodes stay shared."""
     change = _Change(changed)
     return {query: change.of(node) for query, node in queries.items()}
 
 
 class _Change:
-    def __init__(self, changed: Callable[[n.Source], n.Source]) -> None:
+    def __init__(self, changed: Callable[[n.Source], n.Node]) -> None:
         self._changed = changed
         self._done: dict[int, n.Node] = {}
 

@@ -31,6 +31,7 @@ from everwhen.algebra.nodes import (
     Split,
     TimeWindow,
     Union,
+    Unnest,
     over,
 )
 from everwhen.rewrite.facts.conditions import has_udf, may_fail, parted, renamed, replaced
@@ -55,6 +56,10 @@ def _apply(node: Node) -> Node | None:
             | RelationToStream(kind="istream")
         ):
             return over(below, Filter(below.inputs[0], predicate))
+        case Unnest(input):
+            own = frozenset(input.schema.names)
+            tests = conjuncts(predicate)
+            return _partly(node, [each.columns() <= own and not may_fail(each, node.schema) for each in tests])
         case TimeWindow() | Granularity() | RelationToStream():
             return _partly(node, [not may_fail(each, node.schema) for each in conjuncts(predicate)])
         case (

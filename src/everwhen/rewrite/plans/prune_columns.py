@@ -77,6 +77,8 @@ class _Pruning:
                 kind="rstream"
             ):
                 return (set(read),)
+            case n.Unnest(input, args=args):
+                return ((read & set(input.schema.names)) | {name for arg in args for name in arg.columns()},)
             case n.MatchRecognize():  # all measures stay: what they read breaks ties
                 return (set(node.reads),)
             case n.Rank(input):  # all columns break ties between rows, not between ranks

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import threading
 from collections.abc import Mapping
 from contextlib import suppress
@@ -15,16 +14,20 @@ from pyspark.sql.streaming.query import StreamingQuery
 from everwhen.core.consistency import Consistency, Duration
 from everwhen.core.emit import Emit
 from everwhen.core.time import NEVER, show
+from everwhen.engine.observe.analyze import Analysis
+from everwhen.engine.observe.find_waiting import Writes
+from everwhen.engine.observe.waiting import Waiting
 from everwhen.errors import EverwhenError, QueryError, SparkLostError
 from everwhen.plan.explain import explain_stages
-from everwhen.plan.sanity.silence import never_promised
 from everwhen.plan.stages.model import StagePlan
 from everwhen.spark.api.job import Query, Rebinding
 from everwhen.spark.api.replacing import replaced
-from everwhen.spark.driver.epoch_runner import EpochReport, EpochRunner
+from everwhen.spark.driver.epoch_runner import EpochReport, EpochRunner, analysis
 from everwhen.spark.driver.late_rows import late_words
+from everwhen.spark.driver.partition_metadata import PartitionObserver
 from everwhen.spark.driver.plan_log import write_record
-from everwhen.spark.internals.jvm_reach import said
+from everwhen.spark.driver.silence import who_holds, why_silent
+from everwhen.spark.internals.jvm_reach import said, short
 from everwhen.spark.sources.source import SparkSource
 from everwhen.spark.state.state_store import PartitionState, inspect
 
@@ -117,18 +120,23 @@ class Handle:
             return None if self._stopped else self._explained(lost)
         return None if failed is None else self._explained(failed)
 
-    def waiting(self) -> str:
-        """Who holds the answer back, in a sentence."""
-        report = self.progress
-        if report is None:
-            return "no epoch has been run yet: no input has come, or the first one is under way"
-        if not report.holding:
-            return "nothing is waited for: all sources have ended"
-        names = ", ".join(report.holding)
-        silent = [name for name in report.holding if report.progress.get(name, NEVER) == NEVER]
-        if silent:
-            return never_promised(silent, self._runner.level.emit is Emit.FINAL, on_spark=True)
-        return f"answers are final up to what {names} has promised; a promise of {names} would bring more"
+    def waiting(self, query: str | None = None, writes: Writes | None = None) -> Waiting:
+        """Why a query says nothing: which source holds it back, what it has promised, which promise would bring
+        something; it tries on copies of the partitions' states, in the driver (`driver/silence.py`).  `writes`: how
+        many rows a sink that lets some wait would write if something was said."""
+        return why_silent(self._runner, next(iter(self._runner.schemas)) if query is None else query, writes)
+
+    def waits_for(self) -> str:
+        """Who holds the answer back, in a sentence, at no cost: what the last epoch tells."""
+        return who_holds(self._runner)
+
+    def metadata(self) -> PartitionObserver:
+        """The operators and inputs of all stages, to subscribe to: what partitions measure, each and in sum."""
+        return self._runner.observer
+
+    def analyze(self) -> Analysis:
+        """What inputs and operators have done, in all partitions, since this was asked first; with the skew."""
+        return analysis(self._runner)
 
     def explain(self) -> str:
         """The stages that run."""
@@ -183,19 +191,30 @@ class Handle:
 
         T is not before what is promised, nor before the instant from which on the other query knows its answer.  Both
         run until everything before T is promised; `replaced_at` is T so long.  It waits for the epoch under way.  The
-        level stays.  Started again, the query is given as `Replacement(old, new)`, or as the new one alone if
-        everything before T had been promised.
+        level stays.  Started again, the new query is given.
         """
+        return self._take_over(query, at, alike=False)
+
+    def migrate(self, query: Query | Mapping[str, Query]) -> int:
+        """Let another plan of the same query take the place of the one that runs: as it is written instead of
+        rewritten, say, or with another order of joins.  Returns the instant T from which on it speaks.
+
+        As `replace`; but the checkpoint stays that of the query as it was asked: started again with that or with the
+        new plan, it goes on.  That both mean the same is the caller's word.
+        """
+        return self._take_over(query, None, alike=True)
+
+    def _take_over(self, query: Query | Mapping[str, Query], at: int | None, alike: bool) -> int:
         with self._rebinding:
             if self._stopped or not self.is_active:
                 failed = self.last_error is not None
                 raise QueryError(
                     f"the query has {'failed' if failed else 'stopped'}, so it cannot be replaced while it runs: start "
-                    "ew.spark.Replacement(old, new) with its checkpoint"
+                    "the new one with its checkpoint and migrate=True"
                 )
             runner = self._runner
             with runner.gate:  # no epoch is under way now, and none begins
-                ready = replaced(self._bound, query, runner, at)
+                ready = replaced(self._bound, query, runner, at, alike)
                 assert ready.record is not None
                 write_record(runner.journal, ready.record)
                 runner.stopping = True
@@ -351,7 +370,7 @@ class Handle:
             return error
         if isinstance(failed, SparkLostError):
             return failed
-        return EverwhenError(f"the query failed: {_short(str(failed if error is None else error))}")
+        return EverwhenError(f"the query failed: {short(str(failed if error is None else error))}")
 
     def stop(self) -> None:
         """Stop now; started again with the same checkpoint, the query goes on, and an epoch under way is run again."""
@@ -367,15 +386,3 @@ class Handle:
         """The checkpoint may be used by others again."""
         if self._runner.lease is not None:
             self._runner.lease.release()
-
-
-def _short(text: str) -> str:
-    """The line of a failure that says what happened: the end of the last Python traceback, or Spark's first word."""
-    said, inside = "", False
-    for line in text.splitlines():
-        if "Traceback (most recent call last)" in line:
-            inside = True
-        elif inside and line and not line[0].isspace():
-            said, inside = line, False
-    plain = said or next((line for line in text.splitlines() if line.strip()), "for an unknown reason")
-    return re.sub(r"^\[[A-Z_.]+\] | SQLSTATE: \w+$", "", plain.strip())

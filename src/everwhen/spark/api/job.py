@@ -7,7 +7,7 @@ query when it starts, so the query is begun again over the other frames, with th
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -15,6 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from everwhen.algebra.builder import Stream
+from everwhen.algebra.explain import explain
 from everwhen.algebra.expressions.build import Column as Name
 from everwhen.algebra.expressions.build import Expr
 from everwhen.algebra.nodes import Node, Source, walk
@@ -29,6 +30,7 @@ from everwhen.plan.stages.model import StagePlan, Trait
 from everwhen.plan.stages.prune_columns import narrow
 from everwhen.plan.stages.stages import cut
 from everwhen.plan.stages.unpunctuated import without_schemes
+from everwhen.plan.stored_plan import stored
 from everwhen.sinks.base import EpochSink
 from everwhen.spark.driver.copy_changes import CopyChanges
 from everwhen.spark.driver.epoch_log import EpochLog, Identity, check_sink
@@ -86,21 +88,30 @@ class Job:
     sinks: Mapping[str, EpochSink]
     settings: Settings
     before: Mapping[str, Node] | None = None
+    asked: str = ""
+    """The query as it was asked; what runs is a plan of it."""
+    forms: tuple[Mapping[str, Node], ...] = ()
+    """Plans that may take over while it runs: the rows that it is given have the columns of them all."""
 
     def ready(self, inputs: Mapping[str, DataFrame], sources: Mapping[str, SparkSource]) -> Ready:
         """Whatever can be wrong with query and frames is found here, before anything is written."""
         check_streaming(inputs)
         resolved = resolved_sources(self.queries, inputs, sources)
-        declared, bounded = _bounded(self.query, self.level)
-        plan = staged(self.queries, resolved, bounded)
+        declared, waiting = bounded(self.query, self.level)
+        plan = staged(self.queries, resolved, waiting)
         elements = {input_name: normalise(inputs[input_name], resolved[input_name]) for input_name in resolved}
-        intake = _intake(declared, bounded, self.level, resolved, plan, f"{self.place}/everwhen/dropped")
+        intake = _intake(declared, waiting, self.level, resolved, plan, f"{self.place}/everwhen/dropped")
+        if self.forms and intake is None:
+            known = {name: resolve(inputs[name].schema, name, sources.get(name)) for name in resolved}
+            raw = self._raw(fed_inputs(plan), known, [plan], inputs, sources)
+            fed = raw.frame({name: normalise(inputs[name], known[name]) for name in known})
+            return Ready((PlanRun(plan, resolved, raw=raw, partitions=self.settings.width),), fed)
         narrow = SourceProjection.of(plan, resolved) if intake is None else None
         if narrow is not None:
             fed = narrow.streamed(inputs[narrow.source.name])
         else:
             fed = unioned(plan, elements, resolved) if intake is None else intake.raw(elements)
-        return Ready((PlanRun(plan, resolved, intake, narrow),), fed)
+        return Ready((PlanRun(plan, resolved, intake, narrow, partitions=self.settings.width),), fed)
 
     def replaced(
         self,
@@ -116,28 +127,45 @@ class Job:
                 f"no input for {missing[0]}: the query was started with it, and Spark wants the same inputs for ever, "
                 "also those that the query does not read any more"
             )
-        if _bounded(self.query, self.level)[1]:
+        if bounded(self.query, self.level)[1]:
             raise QueryError("a query that took over from another one cannot wait or forget (block, remember)")
         plans = []
         for queries in [*([self.before] if both and self.before is not None else []), self.queries]:
             resolved = resolved_sources(queries, inputs, sources, record.inputs)
             plans.append((staged(queries, resolved), resolved))
         known = {name: resolve(inputs[name].schema, name, sources.get(name)) for name in record.inputs}
-        raw = RawRows.of(record.inputs, known, [plan for plan, _ in plans])
-        runs = [PlanRun(*plans[-1], raw=raw, number=record.number, first=record.first - 1, since=record.at)]
+        raw = self._raw(record.inputs, known, [plan for plan, _ in plans], inputs, sources)
+        width = self.settings.width
+        new = PlanRun(*plans[-1], None, None, raw, record.number, record.first - 1, record.at, record.buckets or width)
+        runs = [new]
         if len(plans) > 1:
-            old = PlanRun(*plans[0], raw=raw, number=record.number - 1, first=record.started, since=record.since)
-            runs.insert(0, old)
+            before = (record.number - 1, record.started, record.since, record.buckets_before or width)
+            runs.insert(0, PlanRun(*plans[0], None, None, raw, *before))
         fed = raw.frame({name: normalise(inputs[name], known[name]) for name in known})
         return Ready(tuple(runs), fed, record)
+
+    def _raw(
+        self,
+        places: Sequence[str],
+        known: Mapping[str, ResolvedSource],
+        plans: Sequence[StagePlan],
+        inputs: Mapping[str, DataFrame],
+        sources: Mapping[str, SparkSource],
+    ) -> RawRows:
+        """The rows that plans are given, also those that may take over."""
+        more = [staged(form, resolved_sources(form, inputs, sources, known)) for form in self.forms]
+        return RawRows.of(places, known, [*plans, *more])
 
     def identity(self, ready_plan: StagePlan, intake: bool) -> Identity:
         """What must not change while the query has state."""
         level = self.level
         bounds = f", block {show_length(level.block)}, remember {show_length(level.remember)}" if intake else ""
-        return Identity(explain_stages(ready_plan), self.settings.width, f"{level.emit.value}{bounds}")
+        emit = f"{level.emit.value}{bounds}"
+        return Identity(explain_stages(ready_plan), self.settings.width, emit, self.asked, stored(self.queries))
 
-    def begin(self, ready: Ready, journal: EpochLog, lease: Lease) -> tuple[StreamingQuery, EpochRunner]:
+    def begin(
+        self, ready: Ready, journal: EpochLog, lease: Lease, replan: Callable[[EpochRunner, int], None] | None = None
+    ) -> tuple[StreamingQuery, EpochRunner]:
         """Start it, or go on with what its checkpoint holds."""
         level = self.level
         identity = journal.open(self.identity(ready.plan, ready.runs[-1].intake is not None), ready.record is None)
@@ -155,7 +183,6 @@ class Job:
             CopyChanges.of(journal),
             identity,
             level.emit,
-            self.settings.width,
             self.settings.snapshot_every,
             LateRows(f"{self.place}/everwhen/late"),
             level if decided is None else Consistency.from_plain(decided.level),
@@ -163,6 +190,7 @@ class Job:
             self.settings.ends,
             known=journal.known(journal.newest()),
             lease=lease,
+            replan=replan,
         )
         logging.getLogger("py4j.clientserver").setLevel(logging.CRITICAL)  # the handle tells what went wrong
         return self._streamed(ready, runner), runner
@@ -170,6 +198,7 @@ class Job:
     def begin_again(self, ready: Ready, before: EpochRunner) -> tuple[StreamingQuery, EpochRunner]:
         """Go on over other frames, when no epoch is under way: what a run holds is still its own."""
         runner = replace(before, runs=ready.runs, record=ready.record, stopping=False)
+        runner.observer.take_over(before.observer)
         return self._streamed(ready, runner), runner
 
     def _streamed(self, ready: Ready, runner: EpochRunner) -> StreamingQuery:
@@ -209,6 +238,12 @@ class Rebinding:
             self.sources[name] = source
 
 
+def fed_inputs(plan: StagePlan) -> tuple[str, ...]:
+    """The inputs as Spark's streaming query has them, in their order: one for each feed."""
+    feeds = [stream.feed for stage in plan.stages for stream in stage.inputs]
+    return tuple(feed.source.name for feed in feeds if feed is not None)
+
+
 def check_streaming(inputs: Mapping[str, DataFrame]) -> None:
     for input_name, frame in inputs.items():
         if not frame.isStreaming:
@@ -224,6 +259,13 @@ def named(query: Query | Mapping[str, Query]) -> dict[str, Node]:
     if not found:
         raise QueryError("there is no query to run")
     return {name: narrow(q.node if isinstance(q, Stream) else q) for name, q in found.items()}
+
+
+def asked_text(query: Query | Mapping[str, Query]) -> str:
+    """Queries as they were asked, before any rewriting."""
+    found = query if isinstance(query, Mapping) else {"out": query}
+    plans = {name: (q.asked or q.node) if isinstance(q, Stream) else q for name, q in found.items()}
+    return "\n".join(f"{name}:\n{explain(plan)}" for name, plan in plans.items())
 
 
 def resolved_sources(
@@ -280,7 +322,7 @@ def is_native(expr: Expr, schema: Schema) -> bool:
     return translate(expr, schema, {name: F.col(name) for name in schema.names}) is not None
 
 
-def _bounded(query: Query | Mapping[str, Query], level: Consistency) -> tuple[dict[str, Source], frozenset[str]]:
+def bounded(query: Query | Mapping[str, Query], level: Consistency) -> tuple[dict[str, Source], frozenset[str]]:
     """The sources as they are declared, and those that wait or are forgotten at a level."""
     found = query if isinstance(query, Mapping) else {"out": query}
     nodes = {name: q.node if isinstance(q, Stream) else q for name, q in found.items()}

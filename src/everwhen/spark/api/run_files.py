@@ -24,23 +24,21 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypedDict, Unpack
 
-import numpy as np
-import pyarrow as pa
 import pyarrow.parquet as pq
 
 from everwhen.algebra import nodes as n
 from everwhen.algebra.builder import Stream
 from everwhen.core.consistency import MIDDLE, Consistency
 from everwhen.core.emit import Emit
-from everwhen.core.schema import RESERVED, Schema
-from everwhen.core.time import INF
+from everwhen.core.schema import Schema
+from everwhen.core.time import show
 from everwhen.core.time_axis import TimeAxis
 from everwhen.engine.element_ingress import ElementIngress
 from everwhen.engine.epochs import EpochReader
 from everwhen.engine.files.axis import axis_of_inputs
-from everwhen.engine.files.checkpoint import agree, locked
+from everwhen.engine.files.checkpoint import agree, locked, note_run
 from everwhen.engine.files.late_book import LateBook, silence
 from everwhen.engine.files.output_file import write_answer
 from everwhen.engine.files.run import Losses, Progress, Watch, identity, input_files
@@ -49,17 +47,14 @@ from everwhen.engine.local import LocalRuntime, Query
 from everwhen.engine.run import SMALL_PIECE
 from everwhen.errors import QueryError, StateError
 from everwhen.formats.input_file import InputFile, read_input
-from everwhen.formats.parquet import AT, COUNT, MATCH
 from everwhen.operators.ingress.finalize import Reason
 from everwhen.plan.lower import lower
 from everwhen.plan.stages.unpunctuated import without_policies, without_schemes
-from everwhen.punctuation.api import write_match
-from everwhen.sinks.base import EpochSink
-from everwhen.sinks.changelog import ChangelogSink, read_changelog
+from everwhen.sinks.changelog import read_changelog
+from everwhen.spark.api.epoch_files import AnswerFolder, epoch_table
 from everwhen.spark.api.launch import ended_on_failure, heard_by, kept_signals
 from everwhen.storage.atomic_file import whole_file
-from everwhen.stream.element import Punct
-from everwhen.stream.element_batch import ADJUST, CTI, ElementBatch
+from everwhen.stream.element_batch import ElementBatch
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -89,9 +84,9 @@ def run_files_on_spark(
     open: bool = False,
     checkpoint: str | None = None,
     progress: Watch | None = None,
-    buckets: int | None = None,
     losses: Callable[[Losses], None] | None = None,
     tell: Callable[[str], None] | None = None,
+    **how: Unpack[SparkHow],
 ) -> int:
     """As `run_files`, on the Spark session there is, or on a new one with all cores, which is stopped in the end."""
     watch: Watch = progress or (lambda _: None)
@@ -102,21 +97,33 @@ def run_files_on_spark(
     _check_types(sources)
     if checkpoint is None:
         with tempfile.TemporaryDirectory(prefix="everwhen-") as aside:
-            work = _SparkWork(node, sources, given, level, Path(aside), watch, buckets)
+            work = _SparkWork(query, sources, given, level, Path(aside), watch, how)
             return work.run(batch, open, out, losses, tell, axis_of_inputs(query, given))
     place = Path(checkpoint)
     with locked(place):
-        agree(place, identity(query, given, level.emit, batch, open, "spark", level))
-        work = _SparkWork(node, sources, given, level, place.absolute(), watch, buckets)
+        asked = (query.asked or query.node) if isinstance(query, Stream) else query
+        mine = identity(asked, given, level.emit, batch, open, "spark", level)
+        changed = agree(place, mine, free=("query",) if how.get("migrate") else ())
+        work = _SparkWork(query, sources, given, level, place.absolute(), watch, how)
+        work.accepted = (lambda: note_run(place, mine)) if changed else work.accepted
         return work.run(batch, open, out, losses, tell, axis_of_inputs(query, given))
 
 
+class SparkHow(TypedDict, total=False):
+    """How Spark runs it: `buckets`, the partitions of the state; `migrate`: another text may take over from that of the
+    checkpoint; `replan_every`: after how many epochs its plan changes between the written and the rewritten one."""
+
+    buckets: int | None
+    migrate: bool
+    replan_every: int | None
+
+
 def _check_types(sources: Mapping[str, n.Source]) -> None:
-    from everwhen.spark.translate.expressions import spark_type
+    from everwhen.spark.translate.terms import carried_type
 
     for name, source in sources.items():
         for field in source.schema:
-            if spark_type(field.type) is None:
+            if carried_type(field.type) is None:
                 raise QueryError(
                     f"the column {field.name!r} of {name} is of type {field.type}, which Spark cannot carry; leave it "
                     "out of the stream's declaration, declare another type, or run the query with --engine local"
@@ -128,16 +135,20 @@ class _SparkWork:
 
     def __init__(
         self,
-        node: n.Node,
+        query: Query,
         sources: Mapping[str, n.Source],
         given: Mapping[str, InputFile],
         level: Consistency,
         place: Path,
         watch: Watch,
-        buckets: int | None,
+        how: SparkHow,
     ) -> None:
-        self.node, self.sources, self.given, self.level = node, sources, given, level
-        self.place, self.watch, self.buckets = place, watch, buckets
+        self.query = query if isinstance(query, Stream) else Stream(query)
+        self.node, self.sources, self.given, self.level = self.query.node, sources, given, level
+        self.place, self.watch, self.how = place, watch, how
+        self.tell: Callable[[str], None] = lambda _: None
+        self.accepted: Callable[[], None] = lambda: None
+        """What is done once the query is known to go on from the checkpoint."""
         self.promising: frozenset[str] = frozenset()
         """The inputs that promise something about their data."""
         self.first: dict[str, ElementBatch] = {}
@@ -155,7 +166,8 @@ class _SparkWork:
         tell: Callable[[str], None] | None,
         axis: TimeAxis,
     ) -> int:
-        book = LateBook(self.given, tell or (lambda _: None))
+        self.tell = tell or self.tell
+        book = LateBook(self.given, self.tell)
         try:
             epochs, read, lost = self._prepared(batch, open, book)
         finally:
@@ -179,6 +191,7 @@ class _SparkWork:
             try:
                 found = json.loads(mark.read_text(encoding="utf-8"))
                 self.promising, self.ends = frozenset(found["promising"]), dict(found.get("ends", {}))
+                self._check_columns(found.get("columns"))
                 lost = {name: {Reason(r): n for r, n in each.items()} for name, each in found["dropped"].items()}
                 return int(found["epochs"]), int(found["elements"]), lost
             except (OSError, ValueError, KeyError, TypeError) as bad:
@@ -210,10 +223,22 @@ class _SparkWork:
         plain = {name: {reason.value: n for reason, n in each.items()} for name, each in lost.items()}
         with whole_file(mark) as part:
             about = {"epochs": count, "elements": elements, "dropped": plain}
-            about |= {"promising": sorted(self.promising), "ends": self.ends}
+            about |= {"promising": sorted(self.promising), "ends": self.ends, "columns": self._columns()}
             text = json.dumps(about)
             part.write_text(text, encoding="utf-8")
         return count, elements, lost
+
+    def _columns(self) -> dict[str, str]:
+        return {name: str(source.schema) for name, source in self.sources.items()}
+
+    def _check_columns(self, before: Mapping[str, str] | None) -> None:
+        """The epochs are files already: another query reads them as they are."""
+        for name, columns in self._columns().items():
+            if before is not None and before.get(name) != columns:
+                raise QueryError(
+                    f"the checkpoint {self.place} has the rows of {name} with the columns {before.get(name, '()')}, "
+                    f"and the query reads {columns}: declare them as before, or take a new directory"
+                )
 
     def _bounded(self) -> frozenset[str]:
         """The sources that wait or are forgotten, if the level does so: those below operators with state."""
@@ -223,7 +248,7 @@ class _SparkWork:
 
     def _write(self, folder: Path, epoch: int, batch: ElementBatch, schema: Schema) -> None:
         path = folder / f"{epoch:09d}.parquet"
-        pq.write_table(_table(batch, schema), path)
+        pq.write_table(epoch_table(batch, schema), path)
         os.utime(path, (_FIRST_MOMENT + epoch, _FIRST_MOMENT + epoch))
 
     # -- Spark --------------------------------------------------------------------------------------------------
@@ -246,9 +271,11 @@ class _SparkWork:
                 handle.stop()
         (self.place / "done").touch()
 
-    def _plain(self) -> n.Node:
+    def _plain(self) -> Stream:
         """The plan over sources whose rows hold what follows from their schemes."""
-        return without_policies(without_schemes({"out": self.node}))["out"]
+        forms = {"node": self.node, "asked": self.query.asked or self.node}
+        plain = without_policies(without_schemes(forms))
+        return Stream(plain["node"], asked=plain["asked"])
 
     def _compile(self) -> None:
         """Runs the first epoch here while Spark starts: compiled kernels are kept on disk, where workers find most of
@@ -274,27 +301,33 @@ class _SparkWork:
             )
             for name in self.given
         }
-        return start(
+        handle = start(
             self._plain(),
             frames,
             sources=described,
-            sink=_Answer(str(self.place / "answer")),
+            sink=AnswerFolder(str(self.place / "answer")),
             checkpoint=self.place / "spark",
             trigger="available",
             emit=self.level.emit,
-            buckets=self._width(spark),
+            buckets=self.how.get("buckets"),
             ends=self.ends,
+            migrate=self.how.get("migrate", False),
+            replan_every=self.how.get("replan_every"),
         )
+        self.accepted()
+        if handle.replaced_at is not None:
+            self.tell(f"another plan takes over at {show(handle.replaced_at)}, before that the answer is the old one's")
+        return handle
 
     def _frame(self, spark: SparkSession, name: str) -> DataFrame:
         from pyspark.sql.types import ByteType, LongType, StringType, StructField, StructType
 
-        from everwhen.spark.translate.expressions import spark_type
+        from everwhen.spark.translate.terms import carried_type
 
         schema = self.sources[name].schema
         fields = [StructField("op", ByteType()), *(StructField(time, LongType()) for time in ("vs", "ve", "vnew"))]
         for i, type_ in enumerate(schema.types):
-            carried = spark_type(type_)
+            carried = carried_type(type_)
             assert carried is not None
             fields.append(StructField(f"c{i}", carried))
         names = [*_TIMES, *schema.names]
@@ -305,14 +338,6 @@ class _SparkWork:
         frame = reader.option("maxFileAge", _FOREVER).parquet(self.folders[name].as_uri())
         return frame.toDF(*names)
 
-    def _width(self, spark: SparkSession) -> int:
-        """How many partitions there are: as many as when the run was first started."""
-        path = self.place / "buckets"
-        if not path.exists():
-            with whole_file(path) as part:
-                part.write_text(str(self.buckets or spark.sparkContext.defaultParallelism), encoding="utf-8")
-        return int(path.read_text(encoding="utf-8"))
-
     def _wait(self, handle: Handle, epochs: int, read: int, check: Callable[[], None]) -> None:
         said, seen = 0, -1
         while not handle.await_termination(_MOMENT):
@@ -322,52 +347,6 @@ class _SparkWork:
                     seen, said = report.epoch, said + report.rows_out
                     words = f"running epoch {seen + 1} of {epochs}"
                     self.watch(Progress(words, read, said, dict(report.progress), share=(seen + 1) / epochs))
-
-
-def _table(batch: ElementBatch, schema: Schema) -> pa.Table:
-    """The elements of an epoch as Spark reads them; columns have names of our own, since Spark knows no upper case."""
-    arrow = pa.schema(
-        [("op", pa.int8()), ("vs", pa.int64()), ("ve", pa.int64()), ("vnew", pa.int64())]
-        + [(f"c{i}", type_) for i, type_ in enumerate(schema.types)]
-        + [("match", pa.string())]
-    )
-    op, vs = batch.op, batch.vs.copy()
-    matches: list[str | None] = [None] * len(batch)
-    for i, said in batch.promises.items():
-        if isinstance(said, Punct):
-            vs[i], matches[i] = said.promise.t, json.dumps(write_match(said.promise.match, schema))
-    times = (
-        pa.array(op.astype(np.int8)),
-        pa.array(vs, mask=vs == INF),
-        pa.array(batch.ve, mask=(batch.ve == INF) | (op >= CTI)),
-        pa.array(batch.vnew, mask=(batch.vnew == INF) | (op != ADJUST)),
-    )
-    plain = (c.dictionary_decode() if isinstance(c, pa.DictionaryArray) else c for c in batch.columns)
-    return pa.Table.from_arrays([*times, *plain, pa.array(matches, pa.string())], schema=arrow)
-
-
-class _Answer(EpochSink):
-    """A changelog that is written by the driver, so that an epoch of final answers is in order."""
-
-    lasting = True
-
-    def __init__(self, path: str) -> None:
-        self._path = path
-        self._log = ChangelogSink(path)
-
-    def resume(self, published: int) -> None:
-        self._log.resume(published)
-
-    def prepare(self, schema: Schema) -> None:
-        if any(name in (*RESERVED, MATCH, COUNT, AT) for name in schema.names):  # Parquet has no room for them
-            self._log = ChangelogSink(self._path, "jsonl")
-        self._log.prepare(schema)
-
-    def committed(self) -> int:
-        return self._log.committed()
-
-    def commit(self, epoch: int, batch: ElementBatch) -> None:
-        self._log.commit(epoch, batch)
 
 
 # -- the session -------------------------------------------------------------------------------------------------------

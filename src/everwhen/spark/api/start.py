@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 from pyspark.sql import DataFrame
 
@@ -18,12 +18,22 @@ from everwhen.sinks.base import EpochSink
 from everwhen.sinks.callback import CallbackSink
 from everwhen.sinks.changelog import ChangelogSink
 from everwhen.spark.api.handle import Handle
-from everwhen.spark.api.job import Job, Query, Rebinding, Settings, named
-from everwhen.spark.api.replacing import Replacement, resumed
+from everwhen.spark.api.job import Job, Query, Rebinding, Settings, asked_text, named
+from everwhen.spark.api.replacing import Replacement, Replanning, Resumption, both_forms
 from everwhen.spark.driver.epoch_log import EpochLog
-from everwhen.spark.driver.plan_log import read_record
+from everwhen.spark.driver.plan_log import read_identity
 from everwhen.spark.sources.source import SparkSource, frame_axis
 from everwhen.storage.lease import take_lease
+
+
+class RareSettings(TypedDict, total=False):
+    """What is seldom said of a query that is started."""
+
+    name: str | None
+    snapshot_every: int
+    ends: Mapping[str, int] | None
+    replan_every: int | None
+
 
 Sink = EpochSink | str | os.PathLike[str] | Any
 
@@ -39,9 +49,8 @@ def start(
     consistency: Consistency | None = None,
     emit: str | Emit | None = None,
     buckets: int | None = None,
-    name: str | None = None,
-    snapshot_every: int = 10,
-    ends: Mapping[str, int] | None = None,
+    migrate: bool = False,
+    **rare: Unpack[RareSettings],
 ) -> Handle:
     """Start a query, or several by name over the same inputs; returns its handle at once.
 
@@ -49,11 +58,17 @@ def start(
     needed (`SparkSource`).  `sink` is a sink, a path (a Parquet changelog) or a function of (epoch, elements); one per
     query if there are several.  `checkpoint` is a directory that belongs to this query: started again with it, the
     query continues where it was.  `trigger`: None (as fast as possible), "5 seconds" (an epoch every 5 seconds), or
-    "available" (what is there now, then stop).  `buckets`: the number of partitions of a stage's state, fixed at the
-    first start (default: the cores of the cluster).  `ends`: the epochs with which inputs of a merge end, where that is
-    known: such a copy then leaves, as one does that ends in process.  Without `consistency` the level is that of the
-    query's CONSISTENCY clause, else MIDDLE.  A query that takes the place of that of the checkpoint is given as
-    `Replacement(old, new)`.
+    "available" (what is there now, then stop).  `buckets`: the number of partitions of a stage's state (default: as
+    before, and at the first start the cores of the cluster); with another number than before the state moves to that
+    many.  Without `consistency` the level is that of the
+    query's CONSISTENCY clause, else MIDDLE.
+
+    With `migrate` another query with the same columns may take over from that of the checkpoint, at an instant that
+    `Handle.replaced_at` tells; `Replacement(old, new)` gives both.
+
+    Rarely needed: `name` of Spark's streaming query; `snapshot_every`: after how many epochs state is written whole;
+    `ends`: the epochs with which inputs of a merge end, where that is known: such a copy then leaves, as one does that
+    ends in process; `replan_every`: the query moves between its plan as written and as rewritten every so many epochs.
 
     >>> import everwhen as ew
     >>> bids = ew.source("Bid", {"item": "string", "price": "int64"})
@@ -81,26 +96,38 @@ def start(
     if not inputs:
         raise QueryError("start: there are no inputs; give the streaming DataFrames by name: {'Bid': bids}")
     session = next(iter(inputs.values())).sparkSession
-    width = buckets if buckets is not None else session.sparkContext.defaultParallelism
+    place = _absolute(checkpoint)
+    mine = read_identity(place)
+    width = buckets if buckets is not None else None if mine is None else mine.buckets
+    width = session.sparkContext.defaultParallelism if width is None else width
     if width < 1:
         raise QueryError(f"start: there is at least one partition (buckets=), not {width}")
+    if unknown := sorted(rare.keys() - RareSettings.__annotations__.keys()):
+        raise TypeError(f"start() got an unexpected keyword argument {unknown[0]!r}")
+    snapshot_every, every = rare.get("snapshot_every", 10), rare.get("replan_every")
     if snapshot_every < 1:
         raise QueryError(f"start: a snapshot is taken every epoch at the most, not every {snapshot_every}")
+    if every is not None and every < 1:
+        raise QueryError(f"start: a query is replanned every epoch at the most, not every {every}")
     level = _level(query, consistency).changed(emit=emit)
-    settings = Settings(trigger, width, name, snapshot_every, dict(ends or {}))
+    settings = Settings(trigger, width, rare.get("name"), snapshot_every, dict(rare.get("ends") or {}))
     before = None if asked is None else named(asked.old)
     described = dict(sources or {})
     axis = common_axis(frame_axis(frame.schema, described.get(name)) for name, frame in inputs.items())
-    job = Job(session, query, queries, level, _absolute(checkpoint), _sinks(sink, queries, axis), settings, before)
-    plain = asked is None and read_record(job.place) is None
-    ready = job.ready(inputs, described) if plain else None
+    sinks = _sinks(sink, queries, axis)
+    forms = () if every is None else both_forms(query)
+    job = Job(session, query, queries, level, place, sinks, settings, before, asked_text(query), forms)
+    ready = job.ready(inputs, described) if mine is None and asked is None else None
     journal = EpochLog(job.place)
     lease = take_lease(journal.folder, job.place)
     try:
         if ready is None:
-            ready = resumed(job, journal, inputs, described, None if asked is None else asked.at)
-        stream, runner = job.begin(ready, journal, lease)
-        return Handle(stream, runner, Rebinding(job, dict(inputs), described))
+            at = None if asked is None else asked.at
+            job, ready = Resumption(job, journal, inputs, described, at, migrate).ready()
+        bound = Rebinding(job, dict(inputs), described)
+        replanning = None if every is None else Replanning(bound, forms, every)
+        stream, runner = job.begin(ready, journal, lease, replanning)
+        return Handle(stream, runner, bound)
     except BaseException:
         lease.release()
         raise

@@ -21,7 +21,7 @@ from that very epoch on, P runs no more after it, and its state is deleted.  Sta
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from pyspark.sql import DataFrame, SparkSession
@@ -31,12 +31,14 @@ from everwhen.core.schema import Schema
 from everwhen.core.time import INF, NEVER
 from everwhen.errors import QueryError
 from everwhen.plan.exact_from import exact_from
-from everwhen.plan.stages.past import Told, told_by
+from everwhen.plan.stages.past import Told, same_feeds, told_by
 from everwhen.spark.driver.epoch_log import EpochState
 from everwhen.spark.driver.epoch_outcome import EpochOutcome
 from everwhen.spark.driver.plan_run import PlanRun
 from everwhen.spark.exchange.codec import taken
 from everwhen.spark.exchange.messages import TaskNote
+from everwhen.spark.exchange.schema import ExchangeSchema
+from everwhen.spark.exchange.source_scan import fed_again, fed_layout
 from everwhen.spark.worker.partition import StagePartition
 from everwhen.spark.worker.past_rows import PastRows, Recalled
 from everwhen.spark.worker.stage_program import StageProgram
@@ -51,6 +53,8 @@ class Past:
 
     told: Told | None
     since: int
+    streams: Mapping[int, Told] = field(default_factory=dict)
+    """Who knows each of its feeds, where both plans have the same."""
 
 
 def check_same_columns(old: Mapping[str, Schema], new: Mapping[str, Schema]) -> None:
@@ -109,8 +113,11 @@ def pasts(old: PlanRun, new: PlanRun, known: EpochState, away: frozenset[str] = 
         cti = known.sources.get(name, NEVER)
         fixed = resolved.source.insert_only or resolved.insert_only
         told = told_by(old.plan, name, fixed, new.plan)
+        streams = None if fixed else same_feeds(old.plan, name, new.plan)
         if name in away:
             found[name] = Past(None, NEVER)
+        elif streams and cti < INF:
+            found[name] = Past(None, cti, streams)
         elif isinstance(told, Told) and cti < INF:
             found[name] = Past(told, cti)
         elif fixed and (resolved.end is None or resolved.chronons):
@@ -166,21 +173,35 @@ def past_frame(
     epoch: int,
     partitions: int,
 ) -> DataFrame:
-    """The past of the sources of a new plan, in the form of raw rows: events that may still be named, and promises.
+    """The past of the sources of a new plan, as the frame of its feeds: events that may still be named, and promises.
     `programs` are those of the old plan, whose state before `epoch` tells it."""
     raw = new.raw
     assert raw is not None
     recalled: dict[int, list[Recalled]] = {}
+    streams: dict[int, list[Recalled]] = {}
     for name, past in pasts(old, new, known, away).items():
         if past.told is not None:
             stream = past.told.stream
             asked = Recalled(stream.name, raw.kinds[name], raw.schemas[name], stream.by is None)
             recalled.setdefault(past.told.stage - 1, []).append(asked)
+        for tag, told in past.streams.items():
+            stream = told.stream
+            asked = Recalled(stream.name, tag, stream.schema, stream.by is None)
+            streams.setdefault(told.stage - 1, []).append(asked)
     names = [source.name for source in new.plan.sources if source.name not in away]
     words = {raw.kinds[name]: known.sources[name] for name in names if known.sources.get(name, NEVER) > NEVER}
-    task = PastRows(programs, recalled, epoch, partitions, raw.layout, words)
     tasks = len(programs) * partitions
-    return session.range(0, tasks, 1, tasks).mapInArrow(task, raw.layout.spark)
+
+    def told_rows(
+        asked: Mapping[int, Sequence[Recalled]], layout: ExchangeSchema, said: Mapping[int, int]
+    ) -> DataFrame:
+        task = PastRows(programs, asked, epoch, partitions, layout, said)
+        return session.range(0, tasks, 1, tasks).mapInArrow(task, layout.spark)
+
+    found = raw.feeds(told_rows(recalled, raw.layout, words), new.plan, new.told)
+    if not streams:
+        return found
+    return found.unionByName(fed_again(told_rows(streams, fed_layout(new.plan), {}), new.plan))
 
 
 def finished(outcome: EpochOutcome, at: int) -> bool:

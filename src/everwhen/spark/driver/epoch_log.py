@@ -33,7 +33,7 @@ from everwhen.sinks.base import EpochSink
 from everwhen.storage.folder import Folder, blame, open_folder
 from everwhen.storage.state_format import software
 
-_FORMAT: Final = 2
+FORMAT: Final = 2
 """1: up to Everwhen 0.4, where states were pickles."""
 _KEPT: Final = 100
 """How many epochs' files stay to be looked at."""
@@ -84,11 +84,14 @@ class EpochDecision:
 
 @dataclass(frozen=True)
 class Identity:
-    """What must not change while a query has state; `plan` is its text."""
+    """What a query has state of: the text of its plan, its partitions, its policy.  `asked` is the text of the query as
+    it was asked, of which the plan is one form; `stored` the plan as data, if it can be stored."""
 
     plan: str
     buckets: int
     emit: str
+    asked: str = field(default="", compare=False)
+    stored: str | None = field(default=None, compare=False)
 
 
 class EpochLog:
@@ -109,14 +112,14 @@ class EpochLog:
 
     def open(self, identity: Identity, check: bool = True) -> str:
         """The id of the query's state: a new one, or that of the query whose checkpoint this is, if it is the same.
-        Without `check` its plan may be another one: it has been replaced."""
+        Without `check` its plan and partitions may be others: it has been replaced."""
         try:
             if not self._folder.exists("query.json"):
-                head = {"format": _FORMAT, "software": software(), "id": uuid.uuid4().hex}
+                head = {"format": FORMAT, "software": software(), "id": uuid.uuid4().hex}
                 self._folder.create("query.json", [json.dumps(head | asdict(identity), indent=1).encode()])
             found = json.loads(self._folder.read("query.json"))
-            if found["format"] != _FORMAT:
-                raise self._other_version(found)
+            if found["format"] != FORMAT:
+                raise other_version(found, self.place)
             before = Identity(found["plan"], found["buckets"], found["emit"])
         except OSError as bad:
             raise StateError(blame(bad, self._folder.place("query.json"), "read or write it")) from None
@@ -127,10 +130,18 @@ class EpochLog:
                 "new checkpoint"
             ) from None
         if not check:
-            before = replace(before, plan=identity.plan)
+            before = replace(before, plan=identity.plan, buckets=identity.buckets)
         if before != identity:
             raise QueryError(difference(before, identity, self.place))
         return str(found["id"])
+
+    def renew(self, identity: Identity) -> None:
+        """Let the checkpoint be that of another plan, as long as no epoch is done: nothing of the old one is needed."""
+        try:
+            found = json.loads(self._folder.read("query.json"))
+            self._folder.replace("query.json", [json.dumps(found | asdict(identity), indent=1).encode()], durable=True)
+        except OSError as bad:
+            raise StateError(blame(bad, self._folder.place("query.json"), "write it")) from None
 
     def holds(self, identity: Identity) -> bool:
         """Whether this is the checkpoint of a query, or of none yet."""
@@ -141,15 +152,6 @@ class EpochLog:
             return True
         except QueryError:
             return False
-
-    def _other_version(self, found: Mapping[str, Any]) -> StateError:
-        older = "Everwhen 0.4 or an older version" if found["format"] == 1 else "another version"
-        writer = str(found.get("software", older))[:60]
-        return StateError(
-            f"the checkpoint {self.place} was written by {writer}, in format {str(found['format'])[:20]}; this is "
-            f"{software()}, which reads format {_FORMAT} only. Go on with the version that wrote it, or start the "
-            "query with a new checkpoint."
-        )
 
     def begun(
         self, epoch: int, decided: EpochDecision, steps: Mapping[int, int] = MappingProxyType({})
@@ -297,6 +299,17 @@ class EpochLog:
             raise StateError(blame(bad, self._folder.place(name), wanted)) from None
 
 
+def other_version(found: Mapping[str, Any], place: str) -> StateError:
+    """The error of a checkpoint that another version wrote."""
+    older = "Everwhen 0.4 or an older version" if found["format"] == 1 else "another version"
+    writer = str(found.get("software", older))[:60]
+    return StateError(
+        f"the checkpoint {place} was written by {writer}, in format {str(found['format'])[:20]}; this is "
+        f"{software()}, which reads format {FORMAT} only. Go on with the version that wrote it, or start the "
+        "query with a new checkpoint."
+    )
+
+
 _COPIES: Final[Mapping[str, Any]] = {"ended": [], "detached": [], "anew": {}, "numbers": {}, "until": {}}
 
 
@@ -363,7 +376,8 @@ def difference(before: Identity, now: Identity, place: str) -> str:
         if line.startswith(("- ", "+ ")):
             lines.append(f"  {'before' if line[0] == '-' else 'now   '}: {line[2:]}")
     changes = "\n".join(lines)
+    other = "" if before.plan == now.plan or before.emit != now.emit else ", or let it take over (migrate=True)"
     return (
         f"the checkpoint {place} holds the state of another query, which this one cannot go on from:\n{changes}\n"
-        "Start the changed query with a new checkpoint, or run it as it was."
+        f"Start the changed query with a new checkpoint, or run it as it was{other}."
     )

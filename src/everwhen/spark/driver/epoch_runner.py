@@ -21,8 +21,11 @@ from pyspark.sql import DataFrame, SparkSession
 
 from everwhen.core.consistency import MIDDLE, Consistency
 from everwhen.core.emit import Emit
+from everwhen.core.moment import moment, moments
 from everwhen.core.schema import Schema
 from everwhen.core.time import INF, NEVER
+from everwhen.core.time_axis import common_axis
+from everwhen.engine.observe.analyze import Analysis
 from everwhen.errors import SinkError, SinkLostError, StateError
 from everwhen.plan.stages.model import StagePlan
 from everwhen.sinks.base import EpochSink, PartedSink
@@ -33,6 +36,7 @@ from everwhen.spark.driver.epoch_outcome import EpochOutcome, last_words
 from everwhen.spark.driver.ingress_stage import IngressStage
 from everwhen.spark.driver.late_rows import LateRows, LateWarnings, counted
 from everwhen.spark.driver.loop_rounds import first_steps
+from everwhen.spark.driver.partition_metadata import PartitionObserver
 from everwhen.spark.driver.plan_jobs import PlanJobs
 from everwhen.spark.driver.plan_log import PlanRecord
 from everwhen.spark.driver.plan_run import PlanRun
@@ -40,8 +44,9 @@ from everwhen.spark.internals.jvm_columns import JvmMap
 from everwhen.spark.sources.source import ResolvedSource
 from everwhen.spark.worker.epoch_context import EpochContext
 from everwhen.spark.worker.ingress_program import STAGE as INGRESS
+from everwhen.spark.worker.stage_program import part_number
 from everwhen.storage.lease import Lease
-from everwhen.stream.element_batch import joined
+from everwhen.stream.element_batch import ElementBatch, joined
 
 _log = logging.getLogger(__name__)
 _PATIENCE: Final = (0.2, 1.0, 3.0, 10.0)
@@ -60,7 +65,8 @@ _STOPPED: Final = "py4j.protocol.Py4JJavaError: An error occurred while calling 
 
 @dataclass(frozen=True)
 class EpochReport:
-    """What an epoch did.  `progress` has the frontier of each source, `answered` that of each query.
+    """What an epoch did.  `progress` has the frontier of each source, `answered` that of each query.  Times are ticks;
+    where the sources have timestamps they print as such (`everwhen.core.moment`).
 
     >>> import everwhen as ew
     >>> report = ew.spark.EpochReport(
@@ -109,7 +115,6 @@ class EpochRunner:
     changes: CopyChanges
     query: str
     emit: Emit
-    partitions: int
     snapshot_every: int
     late: LateRows
     level: Consistency = MIDDLE
@@ -126,10 +131,16 @@ class EpochRunner:
     run: str = field(default_factory=lambda: uuid.uuid4().hex)
     known: EpochState = field(default_factory=EpochState)
     """What is known after the last epoch that is done."""
+    replan: Callable[[EpochRunner, int], None] | None = None
+    """What may let another plan take over before an epoch."""
     lease: Lease | None = None
     """That the checkpoint is this run's alone."""
     gate: threading.Lock = field(default_factory=threading.Lock)
     """Held while an epoch runs."""
+    retrying: dict[str, str] = field(default_factory=dict)
+    """Sinks that have not taken an epoch and are tried again, with what is wrong."""
+    taps: list[Callable[[str, int, ElementBatch], None]] = field(default_factory=list)
+    """Who is told what a sink in this process has taken, by query and epoch."""
     _starts: list[str] | None = None
 
     @property
@@ -173,9 +184,11 @@ class EpochRunner:
         for name, value in _SETTINGS.items():
             frame.sparkSession.conf.set(name, value)
         known = self.journal.known(epoch - 1)
+        if self.replan is not None:
+            self.replan(self, epoch)
         self._settle(known, epoch)
         now = self.clock()
-        asked = EpochDecision(self._idle(known, now), now, self.level.to_plain(), ended=self._ended(epoch))
+        asked = EpochDecision(self._idle(known, now), now, self.level.to_plain(), ended=self.ended(epoch))
         wanted = self.changes.wanted(asked, epoch)
         self._check_starts(epoch, wanted)
         decided = self.changes.decide(wanted, epoch, first_steps(self.plan, known.steps))
@@ -183,7 +196,8 @@ class EpochRunner:
         level = Consistency.from_plain(decided.level)
         copies = (decided.ended, decided.detached, decided.anew, decided.until)
         before = {source.name: known.sources.get(source.name, NEVER) for source in self.plan.sources}
-        context = EpochContext(epoch, decided.idle, decided.now, level, before, *copies)
+        measure = self.observer.windows
+        context = EpochContext(epoch, decided.idle, decided.now, level, before, *copies, measure=measure)
         context.tell(frame.sparkSession.sparkContext)
         admitted = None
         if self.intake is not None:
@@ -198,7 +212,7 @@ class EpochRunner:
                 admitted.held.unpersist()
         feeds = partial(self.runs[0].feeds, frame)
         after = found.after(known, now, before, self.schemas)
-        promised, after = found.promised(known, after, self.schemas, self.partitions)
+        promised, after = found.promised(known, after, self.schemas, self.runs[-1].partitions)
         self.late.keep(feeds, self.plan, self.runs[0].behind, before.values(), epoch, found.late)
         late = dict(found.late)
         for name, rows in found.left_out(self.plan).items():
@@ -217,8 +231,12 @@ class EpochRunner:
                 parts = [*self._told_part(name, sink, epoch, found), *found.parts(name)]
                 self._commit(name, epoch, partial(sink.commit_parts, epoch, parts, tail))
             else:
-                self._commit(name, epoch, partial(sink.commit, epoch, joined(found.results[name], tail)))
+                batch = joined(found.results[name], tail)
+                self._commit(name, epoch, partial(sink.commit, epoch, batch))
+                for tap in self.taps:
+                    tap(name, epoch, batch)
         self._report(epoch, time.perf_counter() - started, found, after, decided.idle, late, lost)
+        self.observer.note(found.notes, measure)
 
     # -- plans --------------------------------------------------------------------------------------------------
 
@@ -236,34 +254,39 @@ class EpochRunner:
         """What the plans that run make of an epoch."""
         run, *others = self.runs
         if not others or self.record is None or context.epoch < self.record.first:
-            return self._jobs.done(run, run.span(), frame, context, known.steps)
+            return self.jobs.done(run, run.span(), frame, context, known.steps)
         (new,) = others
-        old = self._jobs.done(run, run.span(until=new.since), frame, context)
+        old = self.jobs.done(run, run.span(until=new.since), frame, context)
         found = [old]
         if self.record.first == context.epoch:
-            found.append(self._jobs.told(run, new, frame.sparkSession, context, known, self.changes))
+            found.append(self.jobs.told(run, new, frame.sparkSession, context, known, self.changes))
         if not finished(old, new.since):
-            return together([*found, self._jobs.done(new, new.beginning(), frame, context)], context.level.emit)
-        rest = from_instant(self._jobs.done(new, new.span(), frame, context), new.since)
+            return together([*found, self.jobs.done(new, new.beginning(), frame, context)], context.level.emit)
+        rest = from_instant(self.jobs.done(new, new.span(), frame, context), new.since)
         return together([*found, rest], context.level.emit, leading=len(found))
 
     def _told_part(self, name: str, sink: PartedSink, epoch: int, found: EpochOutcome) -> list[str]:
         """What a plan says because of the past that it was told, as a part before all others: these may adjust it."""
         if not len(found.results[name]):
             return []
-        return [sink.write_part(epoch, (self.runs[-1].number + 1) * self.partitions, found.results[name])]
+        return [sink.write_part(epoch, part_number(self.runs[-1].number + 1, 0), found.results[name])]
 
     @cached_property
-    def _jobs(self) -> PlanJobs:
+    def observer(self) -> PartitionObserver:
+        """Who has subscribed to what partitions measure."""
+        return PartitionObserver(self.plan, self.emit, self.clock)
+
+    @cached_property
+    def jobs(self) -> PlanJobs:
         return PlanJobs(
-            self.session, self.schemas, self.sinks, self.journal, self.query, self.run, self.emit, self.partitions,
+            self.session, self.schemas, self.sinks, self.journal, self.query, self.run, self.emit,
             self.snapshot_every,
         )  # fmt: skip
 
     @cached_property
     def _ingress(self) -> JvmMap:
         assert self.intake is not None
-        return self.intake.work(self._jobs.state(self.runs[0], INGRESS))
+        return self.intake.work(self.jobs.state(self.runs[0], INGRESS))
 
     @cached_property
     def _warnings(self) -> LateWarnings:
@@ -280,7 +303,7 @@ class EpochRunner:
                 found.add(name)
         return frozenset(found)
 
-    def _ended(self, epoch: int) -> frozenset[str]:
+    def ended(self, epoch: int) -> frozenset[str]:
         """The copies of merges that have ended."""
         merged = self.plan.copies.merged
         return frozenset(name for name, last in self.ends.items() if last <= epoch and name in merged)
@@ -305,10 +328,12 @@ class EpochRunner:
         for attempt, pause in enumerate([*self.patience, None]):
             try:
                 commit()
+                self.retrying.pop(name, None)
                 return
             except SinkLostError:
                 raise
             except Exception as bad:
+                self.retrying[name] = f"epoch {epoch}, attempt {attempt + 1}: {bad}"
                 if pause is None:
                     raise SinkError(
                         f"the sink of {name!r} has not taken epoch {epoch} in {attempt + 1} attempts: {bad}. Nothing "
@@ -337,6 +362,8 @@ class EpochRunner:
         dropped: Mapping[str, Mapping[str, int]],
     ) -> None:
         notes = list({(note.stage, note.partition): note for note in found.notes}.values())  # the last of each
+        axes = {name: source.axis for name, source in self.sources.items()}
+        axis = common_axis(axes.values())
         report = EpochReport(
             epoch,
             seconds,
@@ -344,9 +371,9 @@ class EpochRunner:
             found.written,
             sum(note.state_rows for note in notes),
             sum(note.state_bytes for note in notes),
-            dict(after.sources),
-            dict(after.queries),
-            max((note.tau for note in notes), default=NEVER),
+            moments(after.sources, axes),
+            {name: moment(t, axis) for name, t in after.queries.items()},
+            moment(max((note.tau for note in notes), default=NEVER), axis),
             idle,
             self._holding(after),
             late,
@@ -359,3 +386,13 @@ class EpochRunner:
         del self.reports[:-1000]
         if self.listener is not None:
             self.listener(report)
+
+
+def analysis(runner: EpochRunner) -> Analysis:
+    """What inputs and operators of a query have done since this was asked first."""
+    fresh = runner.observer.analyzed is None
+    wanted = runner.observer.analyzed = runner.observer.analyzed or runner.observer.subscribe()
+    remark = "It is measured from the next epoch on: ask again." if fresh else ""
+    seconds = sum(each.seconds for each in runner.reports)
+    said = sum(each.rows_out for each in runner.reports)
+    return Analysis(sum(runner.known.rows.values()), said, seconds, wanted.observed(), remark)

@@ -49,7 +49,6 @@ class PlanJobs:
     query: str
     run: str
     emit: Emit
-    partitions: int
     snapshot_every: int
     _jobs: dict[int, EpochJob] = field(default_factory=dict)
 
@@ -62,7 +61,7 @@ class PlanJobs:
         feeds = partial(run.feeds, frame)
         if run.number not in self._jobs:
             self._jobs[run.number] = EpochJob(
-                run.plan, run.behind, self.schemas, self.partitions, partial(self._program, run), self.session
+                run.plan, run.behind, self.schemas, run.partitions, partial(self.program, run), self.session
             )
         job = self._jobs[run.number]
         loops = run.plan.loops
@@ -84,21 +83,17 @@ class PlanJobs:
         changes: CopyChanges,
     ) -> EpochOutcome:  # fmt: skip
         """What a new plan says when it has been told the past, before its first epoch."""
-        programs = [
-            self._program(old, stage, ExchangeSchema(()), {}, telling=True) for stage in old.plan.stages
-        ]  # only their state matters
-        frame = past_frame(session, old, new, programs, known, context.detached, context.epoch, self.partitions)
+        programs = [self.alone(old, stage) for stage in old.plan.stages]
+        frame = past_frame(session, old, new, programs, known, context.detached, context.epoch, old.partitions)
         anew = {name: each.since for name, each in changes.attached.items() if name in new.sources}
         tau = NEVER if known.tau is None else known.tau
         before = replace(
             context, epoch=context.epoch - 1, promised=dict.fromkeys((s.name for s in new.plan.sources), NEVER),
             idle=frozenset(), anew=anew, span=new.beginning(), tau=tau,
         )  # fmt: skip
-        program = partial(self._program, new, telling=True)
-        job = EpochJob(new.plan, new.told, self.schemas, self.partitions, program, self.session, kept=False)
-        assert new.raw is not None
-        feeds = partial(new.raw.feeds, frame, new.plan, new.told)
-        table = job.run(frame, feeds, before)
+        program = partial(self.program, new, telling=True)
+        job = EpochJob(new.plan, new.told, self.schemas, new.partitions, program, self.session, kept=False)
+        table = job.run(frame, lambda: frame, before)
         return EpochOutcome.of(table, self.schemas, context.level.emit, len(new.plan.stages))
 
     def state(self, run: PlanRun, stage: int, telling: bool = False) -> StateSpec:
@@ -108,7 +103,11 @@ class PlanJobs:
         loop = None if stage == INGRESS else run.plan.stages[stage - 1].loop
         return StateSpec(run.named(self.query), name, root, stage, self.snapshot_every, run.first, loop)
 
-    def _program(
+    def alone(self, run: PlanRun, stage: Stage) -> StageProgram:
+        """What a stage does, for its state alone."""
+        return self.program(run, stage, ExchangeSchema(()), {}, telling=True)
+
+    def program(
         self, run: PlanRun, stage: Stage, out: ExchangeSchema, onward: Mapping[str, Address], telling: bool = False
     ) -> StageProgram:
         """What the partitions of a stage do in every epoch."""
@@ -118,7 +117,7 @@ class PlanJobs:
             self.state(run, stage.level, telling),
             stage,
             self.emit,
-            self.partitions,
+            run.partitions,
             tuple(source.name for source in run.plan.sources),
             out,
             frozenset(name for name, source in run.behind.items() if source.source.late != "error"),

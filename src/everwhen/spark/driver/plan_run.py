@@ -20,8 +20,8 @@ from everwhen.spark.worker.answer_span import AnswerSpan
 
 @dataclass(frozen=True)
 class PlanRun:
-    """Plan `number` of a query, from epoch `first` on; it speaks from the instant `since` on.  An epoch's frame is that
-    of all feeds, or what `narrow`, `raw` or `intake` make it of."""
+    """Plan `number` of a query, from epoch `first` on; it speaks from the instant `since` on, and runs in so many
+    partitions.  An epoch's frame is that of all feeds, or what `narrow`, `raw` or `intake` make it of."""
 
     plan: StagePlan
     sources: Mapping[str, ResolvedSource]
@@ -31,6 +31,7 @@ class PlanRun:
     number: int = 0
     first: int = 0
     since: int = NEVER
+    partitions: int = 1
 
     @cached_property
     def behind(self) -> Mapping[str, ResolvedSource]:

@@ -81,7 +81,7 @@ class TaskNote:
     adjusts of a stream had no event, `progress` the frontiers of queries, `parts` what was written for their sinks,
     `caught_up` how many epochs had to be run again first (-1: none, the state was live), `ends` the largest ends that
     queries have said.  Where rows turn back to go round a loop: `sent`, how many; `external`, what the loop's inputs
-    have promised; `sample`, one of the rows."""
+    have promised; `sample`, one of the rows.  `measured`: samples by name, in each window asked for."""
 
     stage: int
     partition: int
@@ -104,6 +104,7 @@ class TaskNote:
     sent: int = 0
     external: int | None = None
     sample: str = ""
+    measured: Sequence[Mapping[str, Any]] = field(default_factory=list)
 
     def to_plain(self) -> dict[str, Any]:
         """As reports show it."""

@@ -234,12 +234,16 @@ def own_words(addresses: Sequence[Address], partitions: int) -> Column | None:
 def partition_of(schema: Schema, by: Sequence[str], partitions: int) -> Column:
     """The partition of a row, by the hash of some of its columns."""
     named = dict(zip(schema.names, slots(schema), strict=True))
-    return F.pmod(F.xxhash64(*(_hashable(*named[name]) for name in by)), F.lit(partitions)).cast("int")
+    hashed = [_hashable(F.col(slot), type_) for slot, type_ in (named[name] for name in by)]
+    return F.pmod(F.xxhash64(*hashed), F.lit(partitions)).cast("int")
 
 
-def _hashable(slot: str, type_: object) -> Column:
-    """Values that are equal hash alike: one zero, one NaN."""
-    column = F.col(slot)
+def _hashable(column: Column, type_: pa.DataType) -> Column:
+    """Values that are equal hash alike: one zero, one NaN, also within lists and structures."""
+    if pa.types.is_list(type_):
+        return F.transform(column, lambda item: _hashable(item, type_.value_type))
+    if pa.types.is_struct(type_):
+        return F.struct(*(_hashable(column.getField(field.name), field.type) for field in type_))
     if str(type_) in ("float", "double"):
         return (
             F.when(column == 0, F.lit(0.0)).when(F.isnan(column), F.lit(float("nan"))).otherwise(column.cast("double"))

@@ -24,13 +24,14 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
+from zlib import crc32
 
 import pyarrow as pa
-from pyspark.sql.types import ArrayType, DataType, IntegerType, LongType, StringType, StructField, StructType
+from pyspark.sql.types import DataType, IntegerType, LongType, StringType, StructField, StructType
 
 from everwhen.core.schema import Schema
 from everwhen.errors import QueryError, StateError
-from everwhen.spark.translate.expressions import spark_type
+from everwhen.spark.translate.terms import carried_type
 from everwhen.storage.state_format import software
 
 VERSION: Final = 1
@@ -60,9 +61,7 @@ def check_log(table: pa.Table, what: str) -> pa.Table:
 
 def carried(type_: pa.DataType) -> DataType:
     """Spark's type for a column that has to cross an exchange."""
-    found = spark_type(type_)
-    if found is None and pa.types.is_list(type_):
-        found = ArrayType(carried(type_.value_type))
+    found = carried_type(type_)
     if found is None:
         raise QueryError(f"a column of type {type_} cannot cross Spark; cast it to another type in the query")
     return found
@@ -74,6 +73,8 @@ def slots(schema: Schema) -> tuple[tuple[str, pa.DataType], ...]:
     found = []
     for field in schema.fields:
         key = re.sub(r"\W+", "_", str(field.type)).strip("_")
+        if "struct<" in str(field.type):  # names of fields may differ by what was left out
+            key = f"{key[:40]}_{crc32(str(field.type).encode()):08x}"
         counts[key] = counts.get(key, 0) + 1
         found.append((f"{key}_{counts[key]}", field.type))
     return tuple(found)

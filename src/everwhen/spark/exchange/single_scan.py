@@ -72,7 +72,7 @@ class SingleScan:
 
 def _never_empty(feed: Feed) -> bool:
     """Whether rounding cannot make a window's lifetime an empty one."""
-    return feed.window is not None and feed.window[0] >= feed.window[1]
+    return feed.window is not None and feed.window.never_empty
 
 
 @dataclass(frozen=True)

@@ -22,6 +22,7 @@ from everwhen.algebra.expressions.build import Column as Name
 from everwhen.core.schema import Schema
 from everwhen.core.time import INF
 from everwhen.errors import QueryError
+from everwhen.plan.stages.feed_window import HopWindow, SlidingWindow
 from everwhen.plan.stages.model import StagePlan, StreamIn
 from everwhen.spark.exchange.messages import PUNCTUATION, field_in_jvm
 from everwhen.spark.exchange.punctuation_rows import BY_HASH, partition_of
@@ -69,6 +70,36 @@ def unioned(plan: StagePlan, elements: Mapping[str, DataFrame], sources: Mapping
         )
         seen.add(name)
     return reduce(DataFrame.unionByName, branches)
+
+
+def fed_layout(plan: StagePlan) -> ExchangeSchema:
+    """The layout of rows as the feeds of a plan have made them."""
+    return ExchangeSchema.of(_fed(s) for stage in plan.stages for s in stage.inputs if s.feed is not None)
+
+
+def fed_again(rows: DataFrame, plan: StagePlan) -> DataFrame:
+    """The frame of all feeds, from rows that feeds have made before: elements in that layout."""
+    streams = [stream for stage in plan.stages for stream in stage.inputs if stream.feed is not None]
+    position = {source.name: at for at, source in enumerate(plan.sources)}
+    source, lead, seen = F.lit(0), F.lit(False), set[str]()
+    for stream in streams:
+        assert stream.feed is not None
+        name, mine = stream.feed.source.name, F.col("kind") == stream.tag
+        source = F.when(mine, F.lit(position[name])).otherwise(source)
+        lead = F.when(mine, F.lit(name not in seen)).otherwise(lead)
+        seen.add(name)
+    return rows.select(
+        source.alias("source"),
+        "kind",
+        lead.alias("lead"),
+        F.col("weight").cast("tinyint").alias("op"),
+        F.col("lo").alias("vs"),
+        F.col("hi").alias("ve"),
+        "vnew",
+        F.lit(None).cast("string").alias("problem"),
+        F.lit(True).alias("keep"),
+        *(F.col(slot) for slot, _ in fed_layout(plan).payload),
+    )
 
 
 def fed_slots(plan: StagePlan) -> list[str]:
@@ -154,12 +185,15 @@ def numbers(streams: Sequence[StreamIn]) -> dict[str, Column]:
             continue
         mine = F.col("kind") == stream.tag
         lo, hi = F.col("vs"), F.col("ve")
-        if stream.feed.window is not None:
-            size, slide = stream.feed.window
-            hi = F.lit(INF) if size == INF else F.col("vs") + F.lit(size)
-            if slide > 1:
-                lo = lo + F.pmod(F.lit(-1) - lo, F.lit(slide))
-                hi = hi if size == INF else hi + F.pmod(F.lit(-1) - hi, F.lit(slide))
+        match stream.feed.window:
+            case SlidingWindow(size, slide):
+                hi = F.lit(INF) if size == INF else F.col("vs") + F.lit(size)
+                if slide > 1:
+                    lo = lo + F.pmod(F.lit(-1) - lo, F.lit(slide))
+                    hi = hi if size == INF else hi + F.pmod(F.lit(-1) - hi, F.lit(slide))
+            case HopWindow(hop, shift, length):
+                lo = lo - F.pmod(lo, F.lit(hop)) + F.lit(shift)
+                hi = F.lit(INF) if length == INF else lo + F.lit(length)
         only = len(streams) == 1
         start = lo if only else F.when(mine, lo).otherwise(start)
         end = hi if only else F.when(mine, hi).otherwise(end)

@@ -149,8 +149,9 @@ def _checked_sum(value: Column, name: str) -> Column:
 
 def _there(streams: Sequence[StreamIn], own: Mapping[str, Column]) -> Column:
     """Whether a row's lifetime is not empty: that of a window that is rounded may be."""
-    sliding = [s.tag for s in streams if s.feed is not None and s.feed.window is not None and s.feed.window[1] > 1]
-    return ~F.col("kind").isin(sliding) | (own["lo"] < own["hi"]) if sliding else F.lit(True)
+    windows = [(s.tag, s.feed.window) for s in streams if s.feed is not None and s.feed.window is not None]
+    rounded = [tag for tag, window in windows if not window.never_empty]
+    return ~F.col("kind").isin(rounded) | (own["lo"] < own["hi"]) if rounded else F.lit(True)
 
 
 class _OnTime:

@@ -6,6 +6,7 @@ doing: a refused connection, an empty answer, an error without a cause.
 
 from __future__ import annotations
 
+import re
 import signal
 from collections.abc import Callable
 from contextlib import suppress
@@ -60,3 +61,15 @@ def _end() -> str:
         with suppress(ValueError):
             return f"was ended by {signal.Signals(-status).name}"
     return f"has ended with status {status}"
+
+
+def short(text: str) -> str:
+    """The line of a failure that says what happened: the end of the last Python traceback, or Spark's first word."""
+    said, inside = "", False
+    for line in text.splitlines():
+        if "Traceback (most recent call last)" in line:
+            inside = True
+        elif inside and line and not line[0].isspace():
+            said, inside = line, False
+    plain = said or next((line for line in text.splitlines() if line.strip()), "for an unknown reason")
+    return re.sub(r"^\[[A-Z_.]+\] | SQLSTATE: \w+$", "", plain.strip())

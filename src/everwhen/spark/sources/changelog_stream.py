@@ -38,7 +38,7 @@ from everwhen.formats.changelog.reading import read_errors, read_part
 from everwhen.formats.json.lines import DEFAULT_BATCH
 from everwhen.formats.parquet import MATCH
 from everwhen.punctuation.api import write_match
-from everwhen.spark.translate.expressions import spark_type
+from everwhen.spark.translate.terms import carried_type
 from everwhen.storage.folder import Folder, open_folder
 from everwhen.stream.element import Punct
 from everwhen.stream.element_batch import ADJUST, CTI, EXTERNAL_CTI, OPS, PUNCT, ElementBatch
@@ -108,7 +108,7 @@ class ChangelogSource(DataSource):
         schema = _Changelog(path).schema
         fields = [StructField("op", StringType()), *(StructField(name, LongType()) for name in RESERVED[1:])]
         for field in schema:
-            carried = spark_type(field.type)
+            carried = carried_type(field.type)
             if carried is None:
                 raise QueryError(f"{path}: the column {field.name!r} is of type {field.type}, which Spark cannot carry")
             if field.name in (*RESERVED, MATCH):

@@ -56,6 +56,22 @@ def spark_type(type: pa.DataType) -> T.DataType | None:
     return next((spark for arrow, spark in _PAIRS if arrow == type), None)
 
 
+def carried_type(type: pa.DataType) -> T.DataType | None:
+    """Spark's type for a column that is only carried: as `spark_type`, and lists and structures of such.
+
+    >>> carried_type(pa.list_(pa.struct([("a", pa.int64())]))).simpleString()
+    'array<struct<a:bigint>>'
+    """
+    if pa.types.is_list(type):
+        item = carried_type(type.value_type)
+        return None if item is None else T.ArrayType(item)
+    if pa.types.is_struct(type):
+        fields = [(field.name, carried_type(field.type)) for field in type]
+        found = [T.StructField(name, of) for name, of in fields if of is not None]
+        return T.StructType(found) if found and len(found) == len(fields) else None
+    return spark_type(type)
+
+
 def arrow_type(type: T.DataType) -> pa.DataType | None:
     """The Arrow type that carries every value of Spark's type unchanged, None if there is none.
 
@@ -64,6 +80,12 @@ def arrow_type(type: T.DataType) -> pa.DataType | None:
     """
     if isinstance(type, T.DecimalType):
         return pa.decimal128(type.precision, type.scale) if 0 <= type.scale <= type.precision else None
+    if isinstance(type, T.ArrayType):
+        item = arrow_type(type.elementType)
+        return None if item is None else pa.list_(item)
+    if isinstance(type, T.StructType):
+        fields = [(field.name, arrow_type(field.dataType)) for field in type.fields]
+        return None if not fields or any(found is None for _, found in fields) else pa.struct(fields)
     return next((arrow for arrow, spark in _PAIRS if spark == type), None)  # text of another collation is unequal
 
 

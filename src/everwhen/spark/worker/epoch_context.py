@@ -15,6 +15,7 @@ from pyspark import SparkContext, TaskContext
 
 from everwhen.core.consistency import MIDDLE, Consistency
 from everwhen.core.time import NEVER
+from everwhen.engine.observe.gauge import Window
 from everwhen.operators.loop.turn import TurnPhase
 from everwhen.spark.exchange.messages import Message, decode, encode, kind_of
 from everwhen.spark.worker.answer_span import WHOLE, AnswerSpan, span_of
@@ -57,6 +58,8 @@ class EpochContext:
     tau: int = NEVER
     progress: tuple[Message, ...] = ()
     rounds: Mapping[int, LoopRound] = field(default_factory=dict)
+    measure: tuple[Window, ...] = ()
+    """In which windows partitions measure what they do."""
 
     def version(self, loop: int | None) -> int:
         """The version of state after this: epochs count, on a loop its steps do."""
@@ -68,6 +71,7 @@ class EpochContext:
         plain |= {"level": self.level.to_plain(), "promised": dict(self.promised)}
         copies: dict[str, Any] = {"ended": sorted(self.ended), "detached": sorted(self.detached)}
         copies |= {"anew": dict(self.anew), "until": dict(self.until)}
+        copies["measure"] = [window.to_plain() for window in self.measure]
         copies["rounds"] = {str(loop): asdict(found) for loop, found in self.rounds.items()}
         plain |= {name: found for name, found in copies.items() if found}
         plain |= {} if self.span == WHOLE else {"span": self.span.to_plain()}
@@ -79,8 +83,11 @@ class EpochContext:
         ended, detached = (frozenset(given.get(name, ())) for name in ("ended", "detached"))
         rest = (level, given["promised"], ended, detached, given.get("anew", {}), given.get("until", {}))
         span, tau = span_of(given.get("span")), given.get("tau", NEVER)
+        measure = tuple(Window(*each) for each in given.get("measure", ()))
         rounds = {int(loop): LoopRound(**found) for loop, found in given.get("rounds", {}).items()}
-        return cls(given["epoch"], frozenset(given["idle"]), given["now"], *rest, span, tau, rounds=rounds)
+        return cls(
+            given["epoch"], frozenset(given["idle"]), given["now"], *rest, span, tau, rounds=rounds, measure=measure
+        )
 
     def tell(self, context: SparkContext) -> None:
         """Tell the tasks of the jobs that this thread starts next."""

@@ -211,7 +211,7 @@ class IngressProgram:
     first: Consistency
     layout: ExchangeSchema
 
-    def fresh(self) -> IngressPartition:
+    def fresh(self, at: int) -> IngressPartition:
         return IngressPartition(self.drawn, self.first)
 
     def failed(self, error: EverwhenError) -> pa.RecordBatch:

@@ -20,6 +20,7 @@ from everwhen.core.punctuation import Frontier, Punctuation
 from everwhen.core.time import NEVER
 from everwhen.engine.dataflow import FixedDataflow
 from everwhen.engine.merge_inputs import begin_anew, leave_at
+from everwhen.engine.observe.gauge import Window
 from everwhen.operators.contract import Output, StateSize
 from everwhen.operators.ingress.guard import CheckedBatch
 from everwhen.operators.ingress.unordered_guard import UnorderedGuard
@@ -27,7 +28,6 @@ from everwhen.operators.loop.turn import TurnOperator, TurnPhase
 from everwhen.operators.net import netted
 from everwhen.operators.output.changelog import EventChangelogEncoder
 from everwhen.operators.punctuate.punctuator import source_punctuators
-from everwhen.operators.stateless.linear import rounded_up_time
 from everwhen.plan.lower import lower
 from everwhen.plan.physical import Port
 from everwhen.plan.stages.model import Stage, StreamIn
@@ -35,6 +35,7 @@ from everwhen.punctuation.api import PortIntersection
 from everwhen.rows.changes import Changes, concat, no_changes
 from everwhen.spark.exchange.codec import Rows
 from everwhen.spark.worker.answer_span import WHOLE, AnswerSpan, said_by, span_of, speak_for
+from everwhen.spark.worker.partition_gauges import PartitionGauges
 from everwhen.stream.element_batch import ElementBatch, joined
 
 
@@ -68,6 +69,8 @@ class EpochInput:
     span: AnswerSpan = WHOLE
     phase: TurnPhase | None = None
     promise: int = NEVER
+    measure: tuple[Window, ...] = ()
+    """In which windows operators and inputs are measured."""
 
 
 @dataclass(frozen=True)
@@ -88,10 +91,19 @@ _NONE: Final = np.empty(0, np.int64)
 class StagePartition:
     """The state of a partition; call `step` once per epoch."""
 
-    def __init__(self, stage: Stage, emit: Emit, lenient: frozenset[str] = frozenset(), partitions: int = 1) -> None:
+    def __init__(
+        self, stage: Stage, emit: Emit, lenient: frozenset[str] = frozenset(), partitions: int = 1, at: int = 0
+    ) -> None:
         self.stage = stage
         self.emit = emit
-        self.plan = lower(stage.queries, emit, handed=stage.handed, facing=stage.facing, circulating=stage.circulating)
+        self.plan = lower(
+            stage.queries,
+            emit,
+            handed=stage.handed,
+            facing=stage.facing,
+            circulating=stage.circulating,
+            first=at == 0,
+        )
         self.dataflow = FixedDataflow(self.plan)
         self.tau = NEVER
         self.starts = {stream.name: NEVER for stream in stage.inputs}
@@ -102,6 +114,7 @@ class StagePartition:
         self.gathered = {s.name: PortIntersection(s.schema, partitions) for s in stage.inputs if s.feed is None}
         self._partitions = partitions
         self._lenient = lenient
+        self.gauges = PartitionGauges(stage, self.dataflow)
         self.guards: dict[str, UnorderedGuard] = {
             stream.name: self._guard(stream)
             for stream in stage.inputs
@@ -140,6 +153,7 @@ class StagePartition:
             fed = NEVER if stream.feed is None else given.sources.get(stream.feed.source.name, (NEVER, NEVER))[0]
             self.starts[stream.name] = max(self.starts[stream.name], given.starts.get(stream.name, fed))
         self._end(given.ended)
+        self.gauges.observe(given.measure)
         self._tell(given.phase, given.promise)
         inputs: dict[Port, Output] = {}
         before = {name: guard.left_out for name, guard in self.guards.items()}
@@ -147,6 +161,8 @@ class StagePartition:
             wanted = [port for port in self.dataflow.source_ports if port.source == stream.name]
             if wanted:
                 self._take(stream, given, wanted, inputs)
+        if given.measure:
+            self.gauges.came(inputs, self.starts)
         first, brought = self._moved(given.emit)
         said_now = self.dataflow.step(inputs, self.tau, self.starts)
         results = {name: joined(joined(taken[name], first[name]), said) for name, said in said_now.items()}
@@ -219,7 +235,8 @@ class StagePartition:
 
     def start(self, port: Port) -> int:
         """The largest start of the sources below a port."""
-        return max(self.starts[each.source] for each in self.dataflow.flow.below(port) if each.source is not None)
+        below = [each.source for each in self.dataflow.flow.below(port) if each.source is not None]
+        return max((self.starts[source] for source in below), default=NEVER)
 
     def _moved(self, emit: Emit | None) -> tuple[dict[str, ElementBatch], dict[str, Changes]]:
         """Follow another emission policy: what is said and handed on because of it."""
@@ -270,7 +287,7 @@ class StagePartition:
             return self.promised[stream.name]
         cti = self.cti[stream.feed.source.name]
         if stream.feed.window is not None:
-            return rounded_up_time(cti, stream.feed.window[1], -1)
+            return stream.feed.window.promised(cti)
         return cti
 
     def state_size(self) -> StateSize:

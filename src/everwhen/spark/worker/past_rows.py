@@ -11,7 +11,6 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
-from pyspark import TaskContext
 
 from everwhen.core.schema import Schema
 from everwhen.rows.changes import Changes
@@ -35,8 +34,9 @@ class Recalled:
 
 @dataclass(frozen=True)
 class PastRows:
-    """The function that `mapInArrow` runs: task number i is for partition i of the stages, one stage after the other.
-    `recalled`: what is asked of each stage, by its program's place; `words`: what each source has promised."""
+    """The function that `mapInArrow` runs over numbers: number i is partition i of the stages, one stage after the
+    other.  (The number of a task says nothing: a union counts the tasks of all its frames.)  `recalled`: what is asked
+    of each stage, by its program's place; `words`: what each source has promised."""
 
     programs: Sequence[StageProgram]
     recalled: Mapping[int, Sequence[Recalled]]
@@ -46,11 +46,11 @@ class PastRows:
     words: Mapping[int, int]
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        task = TaskContext.get()
-        assert task is not None
-        for _ in batches:  # who runs it is all that matters
-            pass
-        place, at = divmod(task.partitionId(), self.partitions)
+        numbers = [number for batch in batches for number in batch.column(0).to_pylist()]
+        for number in numbers:
+            yield from self._told(*divmod(number, self.partitions))
+
+    def _told(self, place: int, at: int) -> Iterator[pa.RecordBatch]:
         if place == at == 0 and self.words:
             yield self._promises()
         asked = self.recalled.get(place, ())

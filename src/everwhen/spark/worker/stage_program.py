@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -44,6 +44,15 @@ from everwhen.spark.worker.partition import EpochInput, EpochOutput, StagePartit
 from everwhen.spark.worker.state_host import HOST, Program, StateSpec, Step
 from everwhen.stream.element import Punct
 from everwhen.stream.element_batch import ADJUST
+
+_PARTITIONS: Final = 100_000
+"""More than any plan has."""
+
+
+def part_number(plan: int, partition: int) -> int:
+    """The number of what a partition of a plan writes in an epoch: plans that run side by side may have different
+    numbers of partitions."""
+    return plan * _PARTITIONS + partition
 
 
 @dataclass(frozen=True)
@@ -105,8 +114,8 @@ class StageProgram:
     onward: Mapping[str, Address] = field(default_factory=dict)
     number: int = 0
 
-    def fresh(self) -> StagePartition:
-        return StagePartition(self.stage, self.emit, self.lenient, self.partitions)
+    def fresh(self, at: int) -> StagePartition:
+        return StagePartition(self.stage, self.emit, self.lenient, self.partitions, at)
 
     def failed(self, error: EverwhenError) -> pa.RecordBatch:
         return message_rows(self.out, range(self.partitions), [Failure.of(error, self.stage.level)])
@@ -162,6 +171,7 @@ class StageProgram:
             context.span,
             None if turn is None else turn.phase,
             NEVER if turn is None else turn.promise,
+            context.measure,
         )
         return StageOutput(partition.step(given), fed, late)
 
@@ -195,7 +205,7 @@ class StageProgram:
             if len(data):
                 ends[name] = int(np.where(data.op == ADJUST, data.vnew, data.ve).max())
             if name in self.sinks:
-                named = self.number * self.partitions + at
+                named = part_number(self.number, at)
                 parts[name] = [self.sinks[name].write_part(context.epoch, named, data)] if len(data) else []
             else:
                 yield from result_rows(self.out, number, data)
@@ -203,7 +213,7 @@ class StageProgram:
             self.stage.level, at, done.rows, written, done.size.rows, done.size.bytes, dict(partition.cti),
             done.out.fed, done.out.late, out.left_out, out.progress, parts, out.tau, done.caught_up, os.getpid(),
             done.damaged, done.seconds, ends, sent, external,
-            next((turn.sample for turn in partition.turns), ""),
+            next((turn.sample for turn in partition.turns), ""), partition.gauges.samples(),
         )  # fmt: skip
         yield message_rows(self.out, [0], [note])
 

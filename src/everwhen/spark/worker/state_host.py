@@ -90,8 +90,8 @@ class Program(Protocol[P, Out]):
 
     @property
     def state(self) -> StateSpec: ...
-    def fresh(self) -> P:
-        """A partition as it is before the first epoch."""
+    def fresh(self, at: int) -> P:
+        """Partition number `at` as it is before the first epoch."""
 
     def step(self, partition: P, rows: pa.Table, context: EpochContext) -> Out:
         """An epoch."""
@@ -224,7 +224,7 @@ def state_before(program: Program[P, Any], epoch: int, store: PartitionStore) ->
 
 
 def _loaded(program: Program[P, Any], epoch: int, store: PartitionStore) -> tuple[P, int]:
-    partition, after = program.fresh(), program.state.first - 1
+    partition, after = program.fresh(store.partition), program.state.first - 1
     snapshot = store.newest_snapshot(epoch - 1)
     if snapshot is not None:
         after = snapshot[0]

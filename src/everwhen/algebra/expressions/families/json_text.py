@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from everwhen.algebra.expressions.compute import Compiled, Rule, apply, row_by_row
+from everwhen.algebra.expressions.compute import Compiled, Rule, apply, value_by_value
 from everwhen.algebra.expressions.scalar_function import ScalarFunction, constant_value, require
 
 _STEP: Final = re.compile(r"""\.(\w+)|\."([^"]*)"|\[(\d+)\]|\['([^']*)'\]|\["([^"]*)"\]""")
@@ -42,11 +42,17 @@ def steps(path: str) -> tuple[str | int, ...] | None:
     return tuple(found)
 
 
-def _part(text: str, path: str) -> Any:
+@lru_cache(maxsize=1 << 15)
+def _loaded(text: str) -> Any:
+    """What a text says; kept for a while, since several paths of one text are asked for in a row.  Do not modify it."""
     try:
-        value = json.loads(text, parse_float=Decimal)
-    except ValueError:
+        return json.loads(text, parse_float=Decimal)
+    except (ValueError, RecursionError):
         return _NOTHING
+
+
+def _part(text: str, path: str) -> Any:
+    value = _loaded(text)
     for step in steps(path) or ():
         match value:
             case dict() if isinstance(step, str) and step in value:
@@ -93,7 +99,7 @@ def _rule(meaning: Callable[[str, str], str | None]) -> Rule:
         require(args[:1], where, "a text with JSON in it", "string")
         require(args[1:], where, "a path such as '$.a.b[0]'", "string")
         path = constant_value(args[1], where, "a path such as '$.a.b[0]'", lambda given: steps(given) is not None)
-        return apply(pa.string(), row_by_row(lambda text: meaning(text, path), pa.string()), [args[0]], where)
+        return apply(pa.string(), value_by_value(lambda text: meaning(text, path), pa.string()), [args[0]], where)
 
     return rule
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from everwhen.algebra.expressions.compute import Compiled, apply, coerce, row_by_row
+from everwhen.algebra.expressions.compute import Compiled, apply, coerce, row_by_row, unify
 from everwhen.algebra.expressions.definition import compare
-from everwhen.algebra.expressions.scalar_function import ScalarFunction, require
+from everwhen.algebra.expressions.scalar_function import ScalarFunction, constant_value, require
 from everwhen.errors import QueryError
 
 
@@ -33,8 +34,22 @@ def _cardinality(args: Sequence[Compiled], where: str) -> Compiled:
 
 
 def _array_contains(args: Sequence[Compiled], where: str) -> Compiled:
-    found = coerce(args[1], _list(args[0], where))
-    return apply(pa.bool_(), row_by_row(array_contains, pa.bool_()), [args[0], found], where)
+    type_ = _list(args[0], where)
+    found = coerce(args[1], type_)
+    plain = pa.types.is_integer(type_) or pa.types.is_string(type_) or pa.types.is_temporal(type_)
+    kernel = _contained if plain else row_by_row(array_contains, pa.bool_())
+    return apply(pa.bool_(), kernel, [args[0], found], where)
+
+
+def _contained(lists: Any, values: Any) -> pa.Array:
+    """The same for values whose equality is Arrow's."""
+    length = next(len(each) for each in (lists, values) if isinstance(each, pa.Array))
+    lists, values = (each if isinstance(each, pa.Array) else pa.repeat(each, length) for each in (lists, values))
+    parents = pc.list_parent_indices(lists)
+    hits = pc.fill_null(pc.equal(lists.flatten(), values.take(parents)), False).to_numpy(zero_copy_only=False)
+    counts = np.bincount(parents.to_numpy(zero_copy_only=False)[hits], minlength=length)
+    known = pc.and_(lists.is_valid(), values.is_valid())
+    return pc.if_else(known, pa.array(counts > 0), pa.scalar(None, pa.bool_()))
 
 
 def array_contains(values: Sequence[Any], value: Any) -> bool:
@@ -45,7 +60,18 @@ def array_contains(values: Sequence[Any], value: Any) -> bool:
 def _element_at(args: Sequence[Compiled], where: str) -> Compiled:
     type_ = _list(args[0], where)
     require(args[1:], where, "the place of an element", "integer")
-    return apply(type_, row_by_row(element_at, type_), [args[0], coerce(args[1], pa.int64())], where)
+    return apply(type_, _elements, [args[0], coerce(args[1], pa.int64())], where)
+
+
+def _elements(lists: Any, places: Any) -> pa.Array:
+    length = next(len(each) for each in (lists, places) if isinstance(each, pa.Array))
+    lists, places = (each if isinstance(each, pa.Array) else pa.repeat(each, length) for each in (lists, places))
+    counts = pc.fill_null(pc.list_value_length(lists), 0).to_numpy(zero_copy_only=False).astype(np.int64)
+    place = pc.fill_null(places, 0).to_numpy(zero_copy_only=False)
+    at = np.where(place > 0, place - 1, counts + place)
+    there = (place != 0) & (at >= 0) & (at < counts)
+    first = np.cumsum(counts) - counts
+    return lists.flatten().take(pa.array(np.where(there, first + at, 0), mask=~there))
 
 
 def element_at(values: Sequence[Any], place: int) -> Any:
@@ -54,8 +80,33 @@ def element_at(values: Sequence[Any], place: int) -> Any:
     return values[at] if place and 0 <= at < len(values) else None
 
 
+def _array(args: Sequence[Compiled], where: str) -> Compiled:
+    type_, found = unify(args, where)
+    return apply(pa.list_(type_), lambda *columns: lists_of(columns, type_), found, where)
+
+
+def lists_of(columns: Sequence[Any], type_: pa.DataType) -> pa.Array:
+    """Lists of the values that columns have in each row."""
+    length = next(len(each) for each in columns if isinstance(each, pa.Array | pa.ChunkedArray))
+    whole = [each if isinstance(each, pa.Array) else pa.repeat(each, length) for each in columns]
+    flat = pa.concat_arrays(whole)
+    places = np.arange(length * len(whole)).reshape(len(whole), length).T.ravel()
+    offsets = np.arange(length + 1, dtype=np.int32) * len(whole)
+    return pa.ListArray.from_arrays(pa.array(offsets), flat.take(pa.array(places))).cast(pa.list_(type_))
+
+
+def _string_split(args: Sequence[Compiled], where: str) -> Compiled:
+    require(args, where, "a text and what parts it", "string")
+    by = constant_value(args[1], where, "a separator", lambda value: value != "")
+    return apply(
+        pa.list_(pa.string()), lambda texts: pc.split_pattern(texts, by), [coerce(args[0], pa.string())], where
+    )
+
+
 LIST_FUNCTIONS: Final = (
+    ScalarFunction("array(x, …)", _array, lambda *values: [each() for each in values], 1, None, strict=False),
     ScalarFunction("array_join(list, separator)", _array_join, lambda values, by: by.join(values), 2, 2),
+    ScalarFunction("string_split(text, separator)", _string_split, lambda text, by: text.split(by), 2, 2),
     ScalarFunction("cardinality(list)", _cardinality, len),
     ScalarFunction("array_contains(list, x)", _array_contains, array_contains, 2, 2),
     ScalarFunction("element_at(list, place)", _element_at, element_at, 2, 2),

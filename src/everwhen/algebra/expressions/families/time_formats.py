@@ -12,8 +12,9 @@ from datetime import datetime
 from typing import Any, Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from everwhen.algebra.expressions.compute import Compiled, apply, row_by_row
+from everwhen.algebra.expressions.compute import Compiled, Datum, Kernel, apply, value_by_value
 from everwhen.algebra.expressions.scalar_function import ScalarFunction, constant_value, require
 from everwhen.errors import EvaluationError, QueryError
 
@@ -91,7 +92,28 @@ def _read_time(args: Sequence[Compiled], where: str) -> Compiled:
     pattern = constant_value(args[1], where, "a format such as '%Y-%m-%d'", _readable)
     type_: Any = pa.timestamp("us")
     text = args[0]
-    return apply(type_, row_by_row(lambda value: read_time(value, pattern), type_), [text], where)
+    slowly = value_by_value(lambda value: read_time(value, pattern), type_)
+    return apply(type_, _columnar(pattern, slowly) if _plain(pattern) else slowly, [text], where)
+
+
+def _columnar(pattern: str, slowly: Kernel) -> Kernel:
+    """Arrow reads what it writes in the same way; the rest is read value by value."""
+
+    def kernel(texts: Datum) -> Datum:
+        found = pc.strptime(texts, format=pattern, unit="us", error_is_null=True)
+        same = pc.equal(pc.strftime(pc.cast(found, pa.timestamp("s")), format=pattern), texts)
+        odd = pc.and_(pc.invert(pc.fill_null(same, False)), pc.is_valid(texts))
+        if not pc.any(odd).as_py():
+            return found
+        return pc.replace_with_mask(found, odd, slowly(texts.filter(odd)))
+
+    return kernel
+
+
+def _plain(pattern: str) -> bool:
+    """Whether the format says all of a date, in numbers, and of the time what Arrow reads as we do."""
+    parts = re.findall(r"%(.)", pattern)
+    return set(parts) <= set("YmdHMS") and len(set(parts)) == len(parts) and {"Y", "m", "d"} <= set(parts)
 
 
 def _readable(pattern: str) -> bool:

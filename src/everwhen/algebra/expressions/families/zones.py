@@ -12,13 +12,18 @@ from functools import lru_cache
 from typing import Any, Final
 from zoneinfo import ZoneInfo
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from everwhen.algebra.expressions.casts import compile_cast
-from everwhen.algebra.expressions.compute import Compiled, Datum, apply, row_by_row
+from everwhen.algebra.expressions.compute import Compiled, Datum, Kernel, apply
 from everwhen.algebra.expressions.scalar_function import ScalarFunction, constant_value, require
 from everwhen.errors import EvaluationError
+
+FIRST_DAY: Final = np.datetime64("1970-01-01")
+LAST_DAY: Final = np.datetime64("2200-01-01")
+"""The days whose lengths are known by zone; others are taken for ordinary ones."""
 
 
 @lru_cache(maxsize=256)
@@ -78,12 +83,52 @@ def _from_utc(args: Sequence[Compiled], where: str) -> Compiled:
             return pc.cast(pc.local_timestamp(pc.cast(stamped, there)), type_)
 
         return apply(type_, kernel, [moment], where)
-    return apply(type_, row_by_row(lambda value: from_utc(value, name), type_), [moment], where)
+    return apply(type_, _moved(zone, type_, 1), [moment], where)
 
 
 def _to_utc(args: Sequence[Compiled], where: str) -> Compiled:
     moment, name = _arguments(args, where)
-    return apply(moment.type, row_by_row(lambda value: to_utc(value, name), moment.type), [moment], where)
+    type_, zone = moment.type, zone_named(name)
+    if not isinstance(zone, ZoneInfo):
+        return apply(type_, _moved(zone, type_, -1), [moment], where)
+    return apply(type_, lambda given: _in_utc(given, name), [moment], where)
+
+
+def _in_utc(moments: Datum, name: str) -> Datum:
+    """Moments of a zone that sets its clocks, in UTC."""
+    ways = [pc.assume_timezone(moments, name, ambiguous="earliest", nonexistent=way) for way in ("earliest", "latest")]
+    found = pc.cast(pc.cast(ways[0], pa.int64()), moments.type)
+    left_out = pc.fill_null(pc.not_equal(*ways), False)  # clocks never show these
+    if not pc.any(left_out).as_py():
+        return found
+    slowly = [to_utc(moment, name) for moment in moments.filter(left_out).to_pylist()]
+    return pc.replace_with_mask(found, left_out, pa.array(slowly, moments.type))
+
+
+def _moved(zone: tzinfo | None, type_: Any, sign: int) -> Kernel:
+    """The kernel of a zone whose clocks are always as far ahead of UTC."""
+    assert zone is not None, "checked before"
+    ahead = pa.scalar(sign * (zone.utcoffset(None) or timedelta()), pa.duration(type_.unit))
+    return lambda given: pc.add_checked(given, ahead)
+
+
+@lru_cache(maxsize=64)
+def kinds_of_days(name: str) -> tuple[tuple[timedelta, timedelta], ...]:
+    """How far ahead of UTC clocks are when a day of the zone begins, and how long the day is: all pairs of these from
+    1970 to 2199, an ordinary one of the last days first."""
+    days = pa.array(np.arange(FIRST_DAY, LAST_DAY + 1).astype("datetime64[us]"))
+    begins = _first_instants(days, name).to_numpy()
+    ahead, lengths = days.to_numpy()[:-1] - begins[:-1], np.diff(begins)
+    found = dict.fromkeys(zip(ahead[::-1].tolist(), lengths[::-1].tolist(), strict=True))
+    return tuple(sorted(found, key=lambda kind: kind[1] != timedelta(days=1)))
+
+
+def _first_instants(days: pa.Array, name: str) -> pa.Array:
+    """When days of the zone begin, in UTC."""
+    zone = zone_named(name)
+    if not isinstance(zone, ZoneInfo):
+        return _moved(zone, days.type, -1)(days)
+    return _in_utc(days, name)
 
 
 ZONE_FUNCTIONS: Final = (

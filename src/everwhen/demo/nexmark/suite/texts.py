@@ -83,13 +83,10 @@ FROM (SELECT DISTINCT id, name, window_start FROM TUMBLE(TABLE Person, INTERVAL 
 JOIN (SELECT DISTINCT seller, window_start FROM TUMBLE(TABLE Auction, INTERVAL '10' SECOND)) a
   ON p.id = a.seller AND p.window_start = a.window_start""",
         "q9": _HITS
-        + """CREATE STREAM Best AS
-  SELECT h.auction, h.bidder, h.price, h.date_time FROM Hit WINDOW(UNBOUNDED) h
-  JOIN (SELECT auction, MAX(price) AS price FROM Hit WINDOW(UNBOUNDED) GROUP BY auction) m
-    ON h.auction = m.auction AND h.price = m.price;
-SELECT b.auction, b.bidder, b.price, b.date_time
-FROM Best b JOIN (SELECT auction, MIN(date_time) AS date_time FROM Best GROUP BY auction) f
-  ON b.auction = f.auction AND b.date_time = f.date_time""",
+        + """SELECT auction, bidder, price, date_time
+FROM (
+  SELECT *, ROW_NUMBER() OVER (PARTITION BY auction ORDER BY price DESC, date_time) AS place FROM Hit WINDOW(UNBOUNDED)
+) h WHERE place <= 1""",
         "q10": """SELECT auction, bidder, price, date_time, extra,
   date_format(date_time, 'yyyy-MM-dd') AS dt, date_format(date_time, 'HH:mm') AS hm
 FROM Bid""",
@@ -122,10 +119,10 @@ FROM Bid WINDOW(UNBOUNDED) GROUP BY channel, date_format(date_time, 'yyyy-MM-dd'
 FROM Bid WINDOW(UNBOUNDED) GROUP BY auction, date_format(date_time, 'yyyy-MM-dd')""",
         "q18": """SELECT auction, bidder, price, channel, url, date_time, extra
 FROM Bid WINDOW(PARTITION BY bidder, auction ROWS 1)""",
-        "q19": """SELECT b.auction, b.bidder, b.price, b.channel, b.url, b.date_time, b.extra
-FROM Bid WINDOW(UNBOUNDED) b
-JOIN (SELECT auction, element_at(TOP_K(price, 10), -1) AS least FROM Bid WINDOW(UNBOUNDED) GROUP BY auction) t
-  ON b.auction = t.auction AND b.price >= t.least""",
+        "q19": """SELECT auction, bidder, price, channel, url, date_time, extra, rank_number
+FROM (
+  SELECT *, ROW_NUMBER() OVER (PARTITION BY auction ORDER BY price DESC) AS rank_number FROM Bid WINDOW(UNBOUNDED)
+) b WHERE rank_number <= 10""",
         "q20": """SELECT b.auction, b.bidder, b.price, b.channel, b.url, b.date_time, b.extra, a.item_name,
   a.description, a.initial_bid, a.reserve, a.date_time AS opened, a.expires, a.seller, a.category,
   a.extra AS auction_extra

@@ -61,6 +61,8 @@ def _query(query: s.Query, scope: _Scope) -> Found:
             return _query(left, scope) | _query(right, scope)
         case s.Cql(_, inner) | s.Limited(inner):
             return _query(inner, scope)
+        case s.Values(rows):
+            return _all(_expression(each, scope) for row in rows for each in row)
         case s.With(queries, body):
             inside = _named(query, scope)
             # what nobody reads counts too: it is bound all the same
@@ -85,8 +87,10 @@ def _item(item: s.FromItem, scope: _Scope) -> Found:
     match item:
         case s.StreamRef(name):
             return next((found for known, found in reversed(scope) if same(name, known)), _NONE)
-        case s.Derived(query):
+        case s.Derived(query) | s.Lateral(query):
             return _query(query, scope)
+        case s.TableFunction(_, args):
+            return _all(_expression(arg, scope) for arg in args)
         case s.Converted(_, inner) | s.Matched(inner) | s.Windowed(_, inner):
             return _item(inner, scope)
         case s.Merged(copies):

@@ -35,7 +35,6 @@ _REFUSED: Final = {
     "ALTER": "there is ALTER QUERY name AS SELECT …; a stream is changed by CREATE OR REPLACE STREAM",
     "TRUNCATE": f"TRUNCATE is not part of the language; {_THERE_ARE}",
     "EXPLAIN": "EXPLAIN is a command of its own: everwhen explain",
-    "VALUES": f"VALUES is not part of the language; {_THERE_ARE}",
     "FROM": "a query begins with SELECT",
 }
 _KINDS: Final = ("CONSTANT", "TEMPORAL", "VARYING")
@@ -141,12 +140,12 @@ class Statements(SinkStatements):
         self.advance()
         if self.at_word("TABLE", "VIEW"):
             raise self.error(f"there are no {self.peek().text.lower()}s; write DROP STREAM or DROP RELATION")
-        self.expect_word("STREAM", "RELATION")
+        sink = self.expect_word("STREAM", "RELATION", "SINK").text.upper() == "SINK"
         if_exists = self.take_words("IF", "EXISTS")
-        name = self.name("the name of a stream or relation")
+        name = self.name("the name of a sink" if sink else "the name of a stream or relation")
         if self.at_word("CASCADE", "RESTRICT"):
             raise self.error("what others depend on cannot be dropped; drop the others first")
-        return Drop(name, if_exists, self.span(first))
+        return Drop(name, if_exists, self.span(first), sink)
 
     # -- CREATE --------------------------------------------------------------------------------------------------------
 

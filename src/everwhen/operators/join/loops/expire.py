@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import numpy as np
 
 from everwhen.compiled.njit import loop, njit
+from everwhen.compiled.prefetch import prefetch
 from everwhen.operators.join.loops.join import GONE
 from everwhen.operators.join.loops.lifetimes import (
     DEPTH,
@@ -22,6 +25,9 @@ from everwhen.operators.join.loops.lifetimes import (
     other,
     put,
 )
+
+_AHEAD: Final = 16
+"""So many entries ahead the heads of keys are asked for."""
 
 
 @njit(cache=True, nogil=True)
@@ -94,9 +100,15 @@ def tidy(heads, log, count, cti, touched):
 def _tidy(heads, log, count, cti, path, touched):
     width = log.shape[1]
     n = 0
+    if len(heads) <= 4 * count:  # in their order is quicker than where entries lead to
+        for k in range(len(heads)):
+            clear(heads, k)
+    else:
+        for at in range(count):
+            clear(heads, log[at, KEY])
     for at in range(count):
-        clear(heads, log[at, KEY])
-    for at in range(count):
+        if at + _AHEAD < count:
+            prefetch(heads, log[at + _AHEAD, KEY])
         if log[at, HI] > cti:
             if n != at:
                 for j in range(width):

@@ -52,9 +52,13 @@ def _pop(pool, heap, size, order):
 
 
 @loop
-def first_rows(pool, root, lo, hi, most, peers, order, heap, out):
+def first_rows(pool, root, lo, hi, most, peers, enough, order, heap, out):
     """The first `most` records alive at some instant of a span, in order, and with `peers` > 0 all that are equal to
-    the last of them in so many columns.  Returns how many there are, and whether these are all."""
+    the last of them in so many columns.  Returns how many there are, whether these are all, and the bar.
+
+    With `enough` > 0 so many records that are alive throughout the span are all that is asked for: they are before
+    whatever comes behind them at every instant.  With `peers` > 0 their equals are given too; with `enough` < 0
+    as many groups of equals are asked for.  The bar is the last of them (-1: there are not so many)."""
     size = 0
     v = root
     while v >= 0:
@@ -68,15 +72,24 @@ def first_rows(pool, root, lo, hi, most, peers, order, heap, out):
         else:
             v = pool[v, RIGHT]
     n = 0
+    throughout = 0
+    last = np.int64(-1)  # the last one of those that are alive throughout
     while size > 0:
         entry = heap[0]
         v = entry >> 1
         size = _pop(pool, heap, size, order)
         if entry & 1:
+            done = throughout > 0 and throughout == abs(enough)
+            if done and (peers < 0 or compare(pool, v, pool, last, order, peers) != 0):
+                return np.int64(n), True, last
             if n >= most and (peers < 0 or n == 0 or compare(pool, v, pool, out[n - 1], order, peers) != 0):
-                return np.int64(n), False
+                return np.int64(n), False, np.int64(-1)
             out[n] = v
             n += 1
+            if throughout < abs(enough) and pool[v, LO] <= lo and pool[v, HI] >= hi:
+                if enough > 0 or last < 0 or compare(pool, v, pool, last, order, peers) != 0:
+                    throughout += 1
+                last = v
             continue
         if pool[v, LO] < hi:
             size = _push(pool, heap, size, 2 * v + 1, order)
@@ -84,4 +97,4 @@ def first_rows(pool, root, lo, hi, most, peers, order, heap, out):
             child = pool[v, side]
             if child >= 0 and pool[child, EARLIEST] < hi:
                 size = _push(pool, heap, size, 2 * child, order)
-    return np.int64(n), True
+    return np.int64(n), True, last if throughout > 0 and throughout == abs(enough) else np.int64(-1)

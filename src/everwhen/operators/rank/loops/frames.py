@@ -86,7 +86,7 @@ def framed(keys, offsets, spans, root, count, pool, pool_floats, order, frames):
                 continue
             low = spans[x, 0]
             high = spans[x, 1]
-            m, _ = first_rows(pool, root[k], low, high, count[k], -1, order, heap, found)
+            m, _, _ = first_rows(pool, root[k], low, high, count[k], -1, 0, order, heap, found)
             times = np.empty(2 * m, np.int64)
             changed = np.empty(2 * m, np.int64)
             edges = 0

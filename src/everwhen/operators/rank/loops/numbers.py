@@ -1,8 +1,9 @@
 """Numbers of rows in spans of time: a walk along the edges of the first rows, in the order of time.
 
-For a span the first few rows alive in it are taken (`candidates`).  Wherever enough of them are alive at an instant,
-the rows that have a number there are among them.  What is left is done again with twice as many rows; by then it is
-shorter, so fewer rows are alive in it.  So rows far behind the limit are not looked at, however many there are.
+For a span the first few rows alive in it are taken (`candidates`), until as many as are numbered are alive throughout:
+no row behind these has a number.  Wherever enough of them are alive at an instant, the rows that have a number there
+are among them.  What is left is done again with twice as many rows; by then it is shorter, so fewer rows are alive in
+it.  So rows far behind the limit are not looked at, however many there are.
 """
 
 from __future__ import annotations
@@ -106,8 +107,10 @@ def _put_off(todo, depth, lo, hi, most):
 
 @njit(cache=True, nogil=True)
 def numbered(keys, offsets, spans, changes, root, count, pool, order, how):
-    """The rows of keys with their numbers within spans of time: record, start, end, number (1 if it has no name).
+    """The rows of keys with their numbers within spans of time: record, start, end, number (1 if it has no name); and
+    the bar of each key with one span: no row behind this record has a number there (-1: none is known).
     `changes`: of how many changes the spans of each key are made."""
+    bars = np.full(len(keys), -1, np.int64)
     kind = how.kind
     peers = how.peers
     last = how.last
@@ -142,9 +145,12 @@ def numbered(keys, offsets, spans, changes, root, count, pool, order, how):
             low = todo[depth, 0]
             high = todo[depth, 1]
             most = todo[depth, 2]
-            m, whole = first_rows(
-                pool, root[k], low, high, min(most, count[k]), peers if kind != ROW_NUMBER else -1, order, heap, found
-            )
+            m, whole, bar = first_rows(
+                pool, root[k], low, high, min(most, count[k]), peers if kind != ROW_NUMBER else -1,
+                -last if kind == DENSE else last, order, heap, found,
+            )  # fmt: skip
+            if offsets[g + 1] - offsets[g] == 1 and low == spans[offsets[g], 0] and high == spans[offsets[g], 1]:
+                bars[g] = bar
             # edges in order
             times = np.empty(2 * m, np.int64)
             rows = np.empty(2 * m, np.int64)
@@ -263,4 +269,4 @@ def numbered(keys, offsets, spans, changes, root, count, pool, order, how):
             for x in range(in_use):
                 r = current[x]
                 out, n = _said(out, n, found[r], since[r], high, value[r])
-    return out[:n]
+    return out[:n], bars

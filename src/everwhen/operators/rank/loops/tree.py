@@ -53,8 +53,9 @@ def _before(pool, i, j, order):
 
 
 @loop
-def _settle(pool, path, depth, order):
-    """Find out first and earliest of the records of a path anew, from its end on."""
+def _settle(pool, path, depth, above, order):
+    """Find out first and earliest of the records of a path anew, from its end on.  The first `above` of the path have
+    changed in what is below them only: where that makes no difference, it makes none further up."""
     while depth > 0:
         depth -= 1
         v = path[depth]
@@ -67,8 +68,27 @@ def _settle(pool, path, depth, order):
                 other = pool[child, FIRST]
                 if compare(pool, other, pool, first, order, len(order.columns)) < 0:
                     first = other
+        if depth < above and pool[v, FIRST] == first and pool[v, EARLIEST] == earliest:
+            return
         pool[v, FIRST] = first
         pool[v, EARLIEST] = earliest
+
+
+@loop
+def _come_in(pool, path, depth, x, order):
+    """Let a record be known to those above it: the first `depth` of a path."""
+    while depth > 0:
+        depth -= 1
+        v = path[depth]
+        changed = False
+        if pool[x, LO] < pool[v, EARLIEST]:
+            pool[v, EARLIEST] = pool[x, LO]
+            changed = True
+        if compare(pool, x, pool, pool[v, FIRST], order, len(order.columns)) < 0:
+            pool[v, FIRST] = x
+            changed = True
+        if not changed:
+            return
 
 
 @loop
@@ -111,6 +131,7 @@ def insert(pool, root, x, order, path):
         root = x
     else:
         pool[path[depth - 1], side] = x
+    above = depth
     path[depth] = x
     depth += 1
     # what was there goes to both sides of the record
@@ -133,7 +154,8 @@ def insert(pool, root, x, order, path):
             v = pool[v, RIGHT]
     pool[low, low_side] = -1
     pool[high, high_side] = -1
-    _settle(pool, path, depth, order)
+    _settle(pool, path[above:], depth - above, 0, order)
+    _come_in(pool, path, above, x, order)
     return root
 
 
@@ -148,6 +170,7 @@ def remove(pool, root, x, order, path):
         depth += 1
         side = LEFT if _before(pool, x, v, order) else RIGHT
         v = pool[v, side]
+    above = depth
     parent = path[depth - 1] if depth > 0 else np.int64(-1)
     a = pool[x, LEFT]
     b = pool[x, RIGHT]
@@ -168,7 +191,7 @@ def remove(pool, root, x, order, path):
         else:
             side = LEFT
             b = pool[b, LEFT]
-    _settle(pool, path, depth, order)
+    _settle(pool, path, depth, above, order)
     return root
 
 
@@ -262,7 +285,7 @@ def drop_ended(pool, root, until, order, path, book):
         root = np.int64(-1)
     else:
         pool[high_at, LEFT] = -1
-    _settle(pool, path, depth, order)
+    _settle(pool, path, depth, 0, order)
     # the records of the front form a chain as they are met
     v = low
     while v >= 0:

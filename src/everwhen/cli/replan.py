@@ -1,0 +1,86 @@
+"""How a run changes its plan: as written and as rewritten, from the text of a checkpoint, to other partitions."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING, Any
+
+from everwhen.cli.command import count_option, warn
+from everwhen.cli.query import Compiled
+from everwhen.errors import EverwhenError, LoopError, QueryError
+
+if TYPE_CHECKING:
+    from everwhen.algebra.builder import Stream
+    from everwhen.algebra.nodes import Node
+    from everwhen.engine.files.replans import QueryForms, Replans
+
+
+def declare_replans(parser: argparse.ArgumentParser) -> None:
+    """The options that change the plan while it runs."""
+    add = parser.add_argument
+    add(
+        "--replan-every", metavar="N", type=count_option,
+        help="go over between the plan as written and the rewritten one every N epochs; the answer does not change",
+    )  # fmt: skip
+    add(
+        "--migrate", action="store_true",
+        help="the checkpoint is of another text with the same columns: go on from it with this one",
+    )  # fmt: skip
+    add(
+        "--buckets", metavar="N", type=count_option,
+        help="with --engine spark, partitions of the state; another number than before moves it to that many",
+    )  # fmt: skip
+
+
+def check_replans(options: argparse.Namespace, live: bool) -> None:
+    """QueryError for options that do not go together."""
+    given = {"--replan-every": options.replan_every, "--migrate": options.migrate}
+    asked = [name for name, there in given.items() if there]
+    if asked and live:
+        raise QueryError(f"{asked[0]} is for runs that come to an end; leave --follow out")
+    if options.migrate and options.checkpoint is None:
+        raise QueryError("--migrate goes on from a checkpoint of another text: say which, --checkpoint DIR")
+
+
+def spark_options(options: argparse.Namespace) -> dict[str, Any]:
+    """What Spark is told."""
+    return {"buckets": options.buckets, "migrate": options.migrate, "replan_every": options.replan_every}
+
+
+def replans_of(options: argparse.Namespace, found: Compiled, query: Stream) -> Replans:
+    """The plans of a query in process, the one that runs first in front, and the text that its checkpoint is of."""
+    if options.buckets:
+        raise QueryError("--buckets is for runs on Spark: give --engine spark, too")
+    from everwhen.engine.files.replans import Replans, stored_texts
+
+    texts = [] if options.checkpoint is None else stored_texts(options.checkpoint)
+    before = next((text for text in texts if text != found.text), None)
+    left = None if before is None or found.again is None else _left(before, found, options)
+    forms = _forms(found.logical, found.text, options.no_optimize)
+    return Replans(forms, options.replan_every, warn, left, options.migrate, query)
+
+
+def _left(text: str, found: Compiled, options: argparse.Namespace) -> QueryForms | None:
+    """The query of a checkpoint from its text, which may not be one any more, over these inputs."""
+    assert found.again is not None
+    try:
+        return _forms(found.again(text), text, options.no_optimize)
+    except EverwhenError as error:
+        if options.migrate:
+            raise QueryError(f"the text of the checkpoint {options.checkpoint} cannot be compiled: {error}") from None
+        return None
+
+
+def _forms(asked: Node, text: str, as_written: bool) -> QueryForms:
+    from everwhen.engine.files.replans import AS_WRITTEN, REWRITTEN, QueryForms
+    from everwhen.rewrite.driver import rewrite
+    from everwhen.rewrite.legal_loops import legal_loops
+
+    plans: dict[str, Node] = {}
+    for name, node in ((AS_WRITTEN, asked), (REWRITTEN, rewrite(asked).node)):
+        try:
+            plans[name] = legal_loops(node)
+        except LoopError:  # the other form is legal, or the command has told
+            continue
+    order = (AS_WRITTEN, REWRITTEN) if as_written else (REWRITTEN, AS_WRITTEN)
+    return QueryForms(asked, {name: plans[name] for name in order if name in plans}, text)

@@ -1,0 +1,1 @@
+"""A fixed plan goes over to another one while it runs."""
