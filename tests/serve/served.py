@@ -68,7 +68,7 @@ class Served:
             until(lambda before=before: self.engine.session.epoch > before or self.engine.problem)
 
 
-def until(is_so: Callable[[], Any], seconds: float = 300.0) -> None:
+def until(is_so: Callable[[], Any], seconds: float = 120.0) -> None:
     end = time.monotonic() + seconds
     while not is_so():
         assert time.monotonic() < end, "it did not happen"

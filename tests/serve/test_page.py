@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from everwhen.core.consistency import Emit
+from everwhen.core.time import INF
 from everwhen.serve.app import page_files
 from serve.browser import Browser, Page
 from serve.served import Served, bid, served, until, write
@@ -182,7 +184,25 @@ def test_dragging_the_point_moves_the_query(page: Page, server: Served) -> None:
     page.until("document.querySelector('#level').innerText === 'waits 0, remembers 0'")
     page.run("document.querySelector('.level-point.selected').focus()")
     page.key("ArrowUp")
-    until(lambda: server.engine.session.query("q1").consistency.remember == 1)
+    page.key("ArrowUp")  # it goes on from where the first one will end: no frame has to come between them
+    until(lambda: server.engine.session.query("q1").consistency.remember == 10)
+
+
+def test_an_order_begins_where_the_last_one_will_end(page: Page, server: Served) -> None:
+    open_view(page, "consistency")
+    page.until("document.querySelector('.level-point.selected') !== null")
+    page.run(  # all of it before the server has answered
+        "(() => { const view = everwhenPage.view, press = (key) => document.querySelector('.level-point.selected')"
+        ".dispatchEvent(new KeyboardEvent('keydown', { key, bubbles: true }));"
+        " view.bounds(0, 0); press('ArrowUp'); press('ArrowUp'); press('ArrowDown'); })()"
+    )
+    page.run("everwhenPage.view.last")
+    assert server.engine.session.query("q1").consistency.remember == 1
+    page.run("everwhenPage.view.bounds(Infinity, Infinity); everwhenPage.view.bounds(0, Infinity)")
+    page.run("everwhenPage.view.last")
+    level = server.engine.session.query("q1").consistency
+    assert (level.block, level.remember, level.emit) == (0, INF, Emit.CURRENT)
+    assert page.text("#level") == "waits 0, remembers ∞"
 
 
 def test_time_shows_lifetimes_and_the_promise(page: Page, server: Served) -> None:

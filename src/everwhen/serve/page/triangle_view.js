@@ -4,6 +4,7 @@ import { el, replace, say, svg } from "./dom.js";
 import { count, length, whole } from "./format.js";
 
 const SIZE = 420, PAD = 78, LONGEST = 864e5; // a day, in milliseconds
+const STALE = 2000; // so long after an order a frame may still be older than it
 const STEPS = [0, 1, 10, 100, 500, 1e3, 2e3, 5e3, 1e4, 3e4, 6e4, 3e5, 6e5, 36e5, LONGEST, Infinity];
 
 // A length in milliseconds as a place from 0 to 1, and back to one of the steps.
@@ -15,6 +16,8 @@ export function placed(ms) {
 export function stepped(place) {
   return STEPS.reduce((best, each) => (Math.abs(placed(each) - place) < Math.abs(placed(best) - place) ? each : best));
 }
+
+function worded(level) { return `waits ${length(level.block)}, remembers ${length(level.remember)}`; }
 
 export class TriangleView {
   constructor(page) {
@@ -60,28 +63,37 @@ export class TriangleView {
 
   selected() { this.framed(this.page.state); }
 
+  // The level that a query was last asked to have, until a frame shows it; else the one that it has.
+  levelOf(query) {
+    if (this.asked?.name !== query.name) return query.level;
+    const { told, since, level } = this.asked;
+    const isShown = told && ["block", "remember", "emit"].every((each) => told[each] === query.level[each]);
+    if (!isShown && !(told && performance.now() - since > STALE)) return level;
+    this.asked = null;
+    return query.level;
+  }
+
   framed(state) {
     if (!state || this.dragging) return;
     const running = state.queries.filter((each) => each.state === "running" && each.level);
     const spots = new Map();
     const hadFocus = this.points.contains(document.activeElement);
     replace(this.points, [...running].sort((a, b) => (a.name === this.page.selected) - (b.name === this.page.selected)).map((query) => {
-      const b = placed(this.ms(query.level.block)), m = placed(this.ms(query.level.remember));
+      const level = this.levelOf(query), b = placed(this.ms(level.block)), m = placed(this.ms(level.remember));
       const spot = `${b} ${m}`, n = spots.get(spot) ?? 0;
       spots.set(spot, n + 1);
-      return this.point(query, b, m, query.name === this.page.selected, n);
+      return this.point(query, level, b, m, query.name === this.page.selected, n);
     }));
     if (hadFocus) this.points.lastChild?.focus();
     this.tell();
   }
 
-  point(query, b, m, isSelected, n) {
-    const free = isSelected && this.page.takes("level");
+  point(query, level, b, m, isSelected, n) {
+    const free = isSelected && this.page.takes("level"), words = worded(level);
     const group = svg("g", {
       class: `level-point${isSelected ? " selected" : ""}`, transform: `translate(${this.x(b)} ${this.y(m)})`,
       "data-level": query.name, tabindex: free ? 0 : -1, role: free ? "slider" : "img",
-      "aria-label": `${query.name}: waits ${length(query.level.block)}, remembers ${length(query.level.remember)}`,
-      "aria-valuetext": `waits ${length(query.level.block)}, remembers ${length(query.level.remember)}`,
+      "aria-label": `${query.name}: ${words}`, "aria-valuetext": words,
       onclick: () => { if (!isSelected) this.page.select(query.name); },
     }, svg("circle", { r: isSelected ? 12 : 7 }),
       svg("text", { x: 16, y: 5 + 17 * n, class: "level-name" }, query.name));
@@ -106,14 +118,13 @@ export class TriangleView {
       const [b, m] = place(moved);
       group.setAttribute("transform", `translate(${this.x(b)} ${this.y(m)})`);
       const block = stepped(b), remember = Math.max(stepped(m), block);
-      say(this.wish, `waits ${length(this.ticks(block))}, remembers ${length(this.ticks(remember))}`);
+      say(this.wish, worded({ block: this.ticks(block), remember: this.ticks(remember) }));
     };
-    group.onpointerup = async (moved) => {
+    group.onpointerup = (moved) => {
       group.onpointermove = group.onpointerup = null;
       const [b, m] = place(moved), block = stepped(b);
-      await this.bounds(block, Math.max(stepped(m), block));
       this.dragging = null;
-      this.framed(this.page.state);
+      this.bounds(block, Math.max(stepped(m), block));
     };
   }
 
@@ -122,23 +133,34 @@ export class TriangleView {
     if (!by) return;
     event.preventDefault();
     const next = (ticks, n) => STEPS[Math.min(Math.max(STEPS.indexOf(stepped(placed(this.ms(ticks)))) + n, 0), STEPS.length - 1)];
-    let block = next(query.level.block, by[0]), remember = next(query.level.remember, by[1]);
+    const level = this.levelOf(query);
+    let block = next(level.block, by[0]), remember = next(level.remember, by[1]);
     if (block > remember) by[0] ? (remember = block) : (block = remember);
     this.bounds(block, remember);
   }
 
   // Who waits for ever says only what is final; who no longer does says it at once again.
   bounds(block, remember) {
-    const { level } = this.page.query, order = { block: this.ticks(block) };
+    const level = this.levelOf(this.page.query), order = { block: this.ticks(block) };
     if (this.ms(level.remember) !== remember) order.remember = this.ticks(remember);
     if (block === Infinity) order.emit = "final";
     else if (level.emit === "final" && level.block === "inf") order.emit = "current";
     return this.move(order);
   }
 
+  // Orders go one after the other, and each begins where the last one will have ended.
   move(order) {
-    return this.page.ofQuery(this.page.selected, "consistency", order,
-      (told) => `${this.page.selected} now waits ${length(told.level.block)} and remembers ${length(told.level.remember)}`);
+    const { query } = this.page;
+    if (!query?.level) return;
+    const asked = { name: query.name, level: { ...this.levelOf(query), ...order }, told: null };
+    this.asked = asked;
+    this.framed(this.page.state);
+    this.last = (this.last ?? Promise.resolve()).then(async () => {
+      const answer = await this.page.ofQuery(asked.name, "consistency", order,
+        (told) => `${asked.name} now waits ${length(told.level.block)} and remembers ${length(told.level.remember)}`);
+      Object.assign(asked, { told: answer?.level ?? {}, since: answer ? performance.now() : -Infinity });
+      this.framed(this.page.state);
+    });
   }
 
   tell() {
@@ -153,8 +175,9 @@ export class TriangleView {
       replace(this.told, el("h2", {}, query.name), el("p", {}, this.wish), el("label", { for: "emit" }, "It says "), this.emit, this.facts,
         el("p", { class: "hint" }, "What it has said and promised stands. To remember longer does not bring back what was forgotten."));
     }
-    say(this.wish, `waits ${length(query.level.block)}, remembers ${length(query.level.remember)}`);
-    if (document.activeElement !== this.emit) this.emit.value = query.level.emit;
+    const level = this.levelOf(query);
+    say(this.wish, worded(level));
+    if (document.activeElement !== this.emit) this.emit.value = level.emit;
     this.emit.disabled = !this.page.takes("level") || query.state !== "running";
     const lost = this.page.state.nodes.filter((node) => node.kind === "source" && node.queries.includes(query.name))
       .reduce((all, node) => all + node.dropped, 0);
