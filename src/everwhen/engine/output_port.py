@@ -61,11 +61,17 @@ class OutputPort:
         """What it says in an epoch: each of its ports with its largest start."""
         return self.encode(given[0].changes, given[1], given[0].frontier)
 
-    def by_rows(self, emit: Emit) -> None:
-        """Take segments of any plan from now on; nothing has been emitted yet."""
+    @property
+    def ahead(self) -> int:
+        """Nothing that was emitted before it was final ends later, if the policy is `final`."""
+        return NEVER if self.filter is None else self.filter.ahead
+
+    def by_rows(self, emit: Emit, ahead: int = INF) -> None:
+        """Take segments of any plan from now on; nothing has been emitted yet.  `ahead`: nothing that was emitted for
+        this output, and may be wrong, ends later."""
         codec = self.encoder.codec
         self.encoder = ChangelogEncoder(codec, ordered=emit is Emit.FINAL)
-        self.filter = EmitFilter(codec, emit, ahead=INF) if emit in (Emit.FINAL, Emit.ENDED) else None
+        self.filter = EmitFilter(codec, emit, ahead=ahead) if emit in (Emit.FINAL, Emit.ENDED) else None
         self.nets = self.rows = True
 
     def encode(self, changes: Changes, tau: int, frontier: Frontier) -> ElementBatch:

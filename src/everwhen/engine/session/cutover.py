@@ -111,7 +111,11 @@ def replace_plans(
         if when is None and len(takeovers) > 1:
             left = [network.outlets[each.old] for each in takeovers]
             together = zip(left, joined, strict=True)
-            when = max(_needed(was, past, network.said(was)[0]) for was, (_, past, _) in together)
+            when = max(
+                _needed(was, past, known, _final_until(was, each.new[1], said))
+                for each, (was, (_, past, _)) in zip(takeovers, together, strict=True)
+                for known, said in [network.said(was)]
+            )
         return [
             take_over(
                 network, network.outlets[each.old], outlet, past, each.new[1], when,
@@ -131,13 +135,18 @@ def _own_encoder(was: OutputPort, through: Sequence[Operator]) -> ChangelogEncod
     return was.encoder if alone and type(was.encoder) is ChangelogEncoder else None
 
 
-def _needed(was: OutputPort, past: AsOf, known: int) -> int:
+def _needed(was: OutputPort, past: AsOf, known: int, final: int) -> int:
     """The earliest instant at which a plan that has joined can take over; what the old one said is known from `known`
-    on."""
-    needed = max(past.since, known, was.encoder.cti, was.promised)
+    on, and final up to `final`."""
+    needed = max(past.since, known, was.encoder.cti, was.promised, final)
     if needed == INF:
         raise _impossible(was, past.since)
     return needed
+
+
+def _final_until(was: OutputPort, emit: Emit, said: Changes) -> int:
+    """In `final` what was said stands: until when that reaches."""
+    return int(said.hi.max(initial=NEVER)) if emit is Emit.FINAL and was.ahead == NEVER else NEVER
 
 
 def take_over(
@@ -165,7 +174,11 @@ def take_over(
         known, said = network.said(was)
     else:
         known, said = max(was.since, network.running(was.port).exact, mine.known_from), network.nothing(was.port)
-    needed = _needed(was, past, known)
+    # In `final` operators may say rows of a group that is closed before their output can promise it.  Where both plans
+    # mean the same, what only the old one has said yet waits in the filter for the new one to say it.
+    ahead = was.ahead if silently else INF
+    final = NEVER if silently else _final_until(was, emit, said if mine is None else mine.standing()[1])
+    needed = _needed(was, past, known, final)
     if at is not None and at < needed:
         raise QueryError(
             f"the new query cannot take over at {at}: it can from {show(needed)} on, because "
@@ -174,7 +187,7 @@ def take_over(
     t = needed if at is None else at
     told = _under(_passed(through, said), since)
     held = None if was.filter is None else _passed(through, was.filter.waiting)
-    outlet.by_rows(emit)
+    outlet.by_rows(emit, ahead)
     codec = outlet.encoder.codec
     if mine is None:
         outlet.encoder = ChangelogEncoder.going_on(
@@ -301,4 +314,6 @@ def _why(was: OutputPort, valid_from: int, known: int, needed: int) -> str:
         return "everything before is promised"
     if needed == was.promised:
         return "some rows are promised up to then"
+    if needed not in (valid_from, known):
+        return "rows were said to be final up to then"
     return "its answer is right from then on" if needed == valid_from else "what the old one said is known from then on"

@@ -62,6 +62,11 @@ class EmitFilter:
         return self._waiting.netted()
 
     @property
+    def ahead(self) -> int:
+        """Nothing that has gone on ends later, but for what was final when it did."""
+        return self._ahead
+
+    @property
     def orders(self) -> bool:
         """Whether some rows go on as they come, because they are out of order."""
         return len(self._unordered) > 0
