@@ -11,7 +11,19 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from everwhen.containers.run_pool import FIRST, LENGTH, ROOM, SPARE, START, Runs, make_room, needed
+from everwhen.compiled.njit import loop
+from everwhen.containers.run_pool import (
+    FIRST,
+    LENGTH,
+    ROOM,
+    SPARE,
+    START,
+    Runs,
+    first_after,
+    make_room,
+    needed,
+    replace,
+)
 from everwhen.core.schema import Schema
 from everwhen.core.time import INF, NEVER
 from everwhen.operators.ingress.event_log import EventLog
@@ -94,6 +106,44 @@ def test_a_lane_more_is_a_copy_of_another() -> None:
 
 SCHEMA = Schema.of([("k", pa.string()), ("x", pa.int64())])
 Event = tuple[int, int, str, int]
+
+
+@loop
+def replaced(runs, end, k, after, gone, rest, kept):  # type: ignore[no-untyped-def]
+    """Let `rest` stand for `gone` records from the first on whose time is more than `after`, as a loop would."""
+    s = runs.place[k, START]
+    to = first_after(runs.pool, s, runs.place[k, LENGTH], 0, after)
+    return replace(runs, end, k, to, min(to + gone, s + runs.place[k, LENGTH]), rest, kept)
+
+
+@SOME
+@given(seed=st.integers(0, 2**32))
+def test_runs_in_the_order_of_a_column_are_sorted_lists(seed: int) -> None:
+    """Records in the middle are replaced, heads are dropped by time, all of some ids are forgotten."""
+    rng = random.Random(seed)
+    runs = Runs(3)
+    runs.grow(8)
+    known: dict[int, list[list[int]]] = {k: [] for k in range(8)}
+    for _ in range(40):
+        k, after, gone = rng.randrange(8), rng.randrange(-1, 50), rng.randrange(4)
+        to = sum(time <= after for time, *_ in known[k])
+        low = known[k][to - 1][0] if to else 0
+        high = known[k][to + gone][0] if to + gone < len(known[k]) else 50
+        rest = [[time, rng.randrange(9), 7] for time in sorted(rng.choices(range(low, high + 1), k=rng.randrange(6)))]
+        known[k][to : to + gone] = rest
+        runs.reserve(needed(runs.place, np.array([k]), np.array([0, len(rest)]))[0])
+        records = np.array([*rest, [0, 0, 0]], np.int64)
+        runs.end = replaced(runs.arrays, runs.end, k, after, gone, records, len(rest))
+        check(runs, known)
+        if rng.random() < 0.2:
+            t = rng.randrange(60)
+            runs.drop_heads(0, t)
+            known = {key: [record for record in run if record[0] > t] for key, run in known.items()}
+        if rng.random() < 0.2:
+            over = rng.sample(range(8), 2)
+            runs.forget(np.array([*over, len(runs.place) + 3]))
+            known |= {key: [] for key in over}
+        check(runs, known)
 
 
 @SOME

@@ -10,11 +10,15 @@ import pytest
 from everwhen.containers.sort_by_time import by_time, pick
 
 
-@pytest.mark.parametrize("spread", [1, 5, 1_000_000], ids=["all equal", "counted", "compared"])
+@pytest.mark.parametrize(
+    ("spread", "apart"),
+    [(1, 1), (3, 1_000_000), (5, 1), (1_000_000, 1)],
+    ids=["few", "few that are far apart", "counted", "compared"],
+)
 @pytest.mark.parametrize("n", [0, 1, 2, 300])
-def test_the_order_is_stable(n: int, spread: int) -> None:
+def test_the_order_is_stable(n: int, spread: int, apart: int) -> None:
     rng = random.Random(n)
-    times = np.array([rng.randint(-spread, spread) for _ in range(n)], np.int64)
+    times = np.array([apart * rng.randint(-spread, spread) for _ in range(n)], np.int64)
     order = by_time(times)
     assert order.tolist() == sorted(range(n), key=lambda at: times[at])
     rows = np.arange(2 * n).reshape(n, 2)

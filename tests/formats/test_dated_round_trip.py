@@ -17,8 +17,8 @@ from everwhen.errors import QueryError
 from everwhen.formats.dated import shows_dates
 from everwhen.formats.input_file import InputFile
 from everwhen.formats.json.arrow_reader import FastReader
-from everwhen.formats.json.lines import elements_of_objects, jsonlines, open_jsonlines, read_jsonlines, write_jsonlines
-from everwhen.formats.json.python_reader import decode_lines
+from everwhen.formats.json.lines import jsonlines, open_jsonlines, read_jsonlines, write_jsonlines
+from everwhen.formats.json.python_reader import decode_lines, elements_of_objects
 from everwhen.formats.parquet import contents_of, open_elements, read_parquet, write_parquet
 from everwhen.stream.element import Element, Insert
 from everwhen.stream.element_batch import batch_of

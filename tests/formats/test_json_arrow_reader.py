@@ -14,8 +14,8 @@ from everwhen.core.schema import Schema
 from everwhen.errors import InputError
 from everwhen.formats.json.arrow_reader import FastReader
 from everwhen.formats.json.inference import Inference
-from everwhen.formats.json.lines import elements_of_objects, jsonlines
-from everwhen.formats.json.python_reader import decode_lines
+from everwhen.formats.json.lines import jsonlines
+from everwhen.formats.json.python_reader import decode_lines, elements_of_objects
 from everwhen.stream.element import Element
 from everwhen.stream.element_batch import batch_of
 from stream.element_strategies import PLAIN, plain, streams

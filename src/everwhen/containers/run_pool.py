@@ -80,6 +80,32 @@ def growth(place, k, more):
     return 2 * max(_wanted(place[k, LENGTH] + more), 2 * place[k, ROOM]) + 8
 
 
+@njit(cache=True, inline="always")
+def drop_head(place, pool, k, column, t):
+    """Drop the first records of a run, while a column is no more than `t`."""
+    s = place[k, START]
+    n = place[k, LENGTH]
+    while n > 0 and pool[s, column] <= t:
+        s += 1
+        n -= 1
+    place[k, START] = s
+    place[k, LENGTH] = n
+
+
+@njit(cache=True, inline="always")
+def first_after(pool, s, n, column, t):
+    """The first of `n` records from `s` on, which stand in the order of a column, where that is more than `t`."""
+    a = s
+    b = s + n
+    while a < b:
+        mid = (a + b) >> 1
+        if pool[mid, column] <= t:
+            a = mid + 1
+        else:
+            b = mid
+    return a
+
+
 @loop
 def release(place, pool, free, k):
     """Leave the stretch of a run: it is linked to others of its class in `free`, for the next that wants such a one."""
@@ -118,6 +144,29 @@ def make_room(place, pool, free, end, k, more):
         place[k, FIRST] = to
         place[k, ROOM] = room
     place[k, START] = to
+    return end
+
+
+@loop
+def replace(runs, end, k, to, at, rest, kept):
+    """Let the first records of `rest` stand for those from `to` to `at` in the run of `k`."""
+    place, pool, free, width = runs.place, runs.pool, runs.free, runs.pool.shape[1]
+    more = kept - (at - to)
+    if more > 0:
+        s = place[k, START]
+        end = make_room(place, pool, free, end, k, more)
+        to += place[k, START] - s
+        at += place[k, START] - s
+    stop = place[k, START] + place[k, LENGTH]
+    if more > 0:
+        for x in range(stop - 1, at - 1, -1):
+            copy_row(pool, x + more, pool, x, width)
+    elif more < 0:
+        for x in range(at, stop):
+            copy_row(pool, x + more, pool, x, width)
+    for x in range(kept):
+        copy_row(pool, to + x, rest, x, width)
+    place[k, LENGTH] += more
     return end
 
 
@@ -172,6 +221,25 @@ def _release(place, pool, free, ids):
         place[ids[i], START] = place[ids[i], LENGTH] = 0
         release(place, pool, free, ids[i])
         place[ids[i], FIRST] = 0
+
+
+@loop
+def _drop_heads(place, pool, free, column, t):
+    for k in range(len(place)):
+        if k + 16 < len(place) and place[k + 16, LENGTH] > 0:
+            prefetch(pool, place[k + 16, START])
+        if place[k, LENGTH] > 0:
+            drop_head(place, pool, k, column, t)
+            if place[k, LENGTH] == 0:
+                release(place, pool, free, k)
+                place[k, FIRST] = place[k, START] = 0
+
+
+@loop
+def _forget(place, ids):
+    for i in range(len(ids)):
+        if ids[i] < len(place):
+            place[ids[i], LENGTH] = 0
 
 
 @loop
@@ -264,6 +332,14 @@ class Runs:
     def release(self, ids: np.ndarray) -> None:
         """Leave the stretches of ids without records."""
         _release(self.place, self.pool, self.free, ids)
+
+    def drop_heads(self, column: int, t: int) -> None:
+        """Drop the first records of each run, while a column is no more than `t`; leave stretches without records."""
+        _drop_heads(self.place, self.pool, self.free, column, t)
+
+    def forget(self, ids: np.ndarray) -> None:
+        """Forget all records of ids, which keep their stretches; some may never have had any."""
+        _forget(self.place, ids)
 
     def clear(self) -> None:
         """Forget all records of all ids."""

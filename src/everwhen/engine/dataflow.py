@@ -28,7 +28,7 @@ from everwhen.engine.node import OperatorNode, Step, StepCheck, cut, restore_nod
 from everwhen.engine.output_port import OutputPort
 from everwhen.errors import StateError
 from everwhen.operators.contract import Output, StateSize, advance
-from everwhen.plan.physical import PhysicalPlan, PlacedOperator, Port
+from everwhen.plan.physical import PhysicalPlan, Port, ports_below
 from everwhen.rows.changes import Changes, no_changes
 from everwhen.stream.element_batch import ElementBatch, empty_elements
 
@@ -123,15 +123,20 @@ class Dataflow(Generic[Key, Flow]):
         if not rows and tau == node.tau and frontiers == node.frontiers and not node.woken:
             node.rest()
             return
-        began = perf_counter()
-        output = advance(node.placed.operator, changes, frontiers, tau, node.output.frontier.time)
-        node.stepped(output, rows, tau, perf_counter() - began)
+        operator, began = node.placed.operator, perf_counter()
+        output = advance(operator, changes, frontiers, tau, node.output.frontier.time)
+        node.seconds += perf_counter() - began
+        if node.gauge is not None:
+            node.gauge.take(output.changes, tau)
+        node.output, node.tau, node.woken = output, tau, operator.unfinished
+        node.rows_in += rows
+        node.rows_out += len(output.changes.lo)
         # promises about data are news in this step only
         node.frontiers = [Frontier(each.time) for each in frontiers] if promised else frontiers
         if self._shared and len(output.changes.lo):
             node.max_end = max(node.max_end, int(output.changes.hi.max()))
         if self._check is not None:
-            self._check.after(Step(node.number, node.placed.operator, changes, frontiers, tau, output))
+            self._check.after(Step(node.number, operator, changes, frontiers, tau, output))
 
     def end(self, sources: Collection[str], leaving: Collection[str] = ()) -> None:
         """Tell operators which of their ports have ended, because all sources below have; `leaving`: some of these go
@@ -262,19 +267,6 @@ class Dataflow(Generic[Key, Flow]):
 
     def _below_roots(self, roots: Mapping[str, Port]) -> dict[str, list[Port]]:
         return {root: list(self.below(port)) for root, port in roots.items()}
-
-
-def ports_below(port: Port, placed: Callable[[int], PlacedOperator]) -> Iterator[Port]:
-    """A port and all that it needs, each once; users before inputs."""
-    seen = {port: None}
-    waiting = [port]
-    while waiting:
-        at = waiting.pop()
-        yield at
-        for each in placed(at.operator).inputs if at.source is None else ():
-            if each not in seen:
-                seen[each] = None
-                waiting.append(each)
 
 
 class FixedDataflow:

@@ -99,15 +99,6 @@ class OperatorNode:
         self.output = Output(no_changes(self.codec), NO_PROGRESS)
         self.frontiers = [NO_PROGRESS] * len(self.frontiers)
 
-    def stepped(self, output: Output, rows: int, tau: int, seconds: float) -> None:
-        """Note a step that took so many rows and so much time."""
-        if self.gauge is not None:
-            self.gauge.take(output.changes, tau)
-        self.output, self.tau, self.woken = output, tau, self.placed.operator.unfinished
-        self.rows_in += rows
-        self.rows_out += len(output.changes.lo)
-        self.seconds += seconds
-
     def rest(self) -> None:
         """Emit nothing new."""
         if len(self.output.changes) or self.output.frontier.promises:

@@ -17,12 +17,11 @@ Nothing here looks at promises or earlier events: that is the guard's part.
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import IO, Final, Literal, get_args
+from typing import Final, Literal, get_args
 
 import pyarrow as pa
 
@@ -34,10 +33,10 @@ from everwhen.formats.changelog.layout import ABOUT, Header
 from everwhen.formats.changelog.reading import header_of, read_changelog
 from everwhen.formats.csv import csv_first, csv_pieces, csv_schema
 from everwhen.formats.json.inference import Contents
-from everwhen.formats.json.lines import elements_of_lines
+from everwhen.formats.json.lines import LineReader
 from everwhen.formats.parquet import contents_of, is_parquet, open_parquet
 from everwhen.formats.row_mapping import RowsAsElements
-from everwhen.stream.element_batch import CTI, ElementBatch
+from everwhen.stream.element_batch import ElementBatch
 
 Kind = Literal["stream", "varying", "constant", "temporal"]
 STANDARD_INPUT: Final = "-"
@@ -89,83 +88,53 @@ class InputFile:
         constant = self.kind == "constant"
         return RowsAsElements(self.schema, start, end, constant, not self.known_whole, self.tick_length)
 
+    @property
+    def lines(self) -> LineReader:
+        """What reads it where it is JSON lines."""
+        reshape = self.rows.of_object if self.times or self.known_whole else None
+        return LineReader(self.schema, self.shown, self.tick_length, reshape, always=self.known_whole)
+
 
 def read_input(given: InputFile, batch: int, skip: int = 0) -> Iterator[ElementBatch]:
     """The elements of a file after the first `skip`, in batches of about so many."""
     if given.file == STANDARD_INPUT:
-        yield from _read_lines(given, sys.stdin.buffer, batch, skip)
-    elif is_folder(given.file):
-        require_columns(given)
-        yield from read_changelog(given.file, batch, skip)
-    elif is_parquet(given.file):
-        with open(given.file, "rb") as stream:
-            yield from _read_parquet(given, stream, batch, skip)
-    elif is_csv(given.file):
-        for piece, first in csv_pieces(given.file, given.schema, given.times, batch):
-            if skip >= piece.num_rows:
-                skip -= piece.num_rows
-                continue
-            yield from given.rows.of_table(piece.slice(skip), given.file, first + skip)
-            skip = 0
-    else:
-        with open(given.file, "rb") as stream:
-            yield from _read_lines(given, stream, batch, skip)
+        return given.lines.stream(sys.stdin.buffer, batch, skip)
+    if is_folder(given.file):
+        return _read_folder(given, batch, skip)
+    if is_parquet(given.file):
+        return _read_parquet(given, batch, skip)
+    if is_csv(given.file):
+        return _read_csv(given, batch, skip)
+    return given.lines.file(given.file, batch, skip)
 
 
-def _read_lines(given: InputFile, stream: IO[bytes], batch: int, skip: int) -> Iterator[ElementBatch]:
-    lines = iter(stream)
-    first, whole = 1, not skip and given.file != STANDARD_INPUT
-    while skip and (line := next(lines, None)) is not None:
-        first += 1
-        skip -= bool(line.strip(b" \t\r\n"))
-    found = elements_in(given, lines, batch, first)
-    yield from _with_all_columns(found, given) if whole else found
+def _read_folder(given: InputFile, batch: int, skip: int) -> Iterator[ElementBatch]:
+    require_columns(given)
+    yield from read_changelog(given.file, batch, skip)
 
 
-def _with_all_columns(found: Iterator[ElementBatch], given: InputFile) -> Iterator[ElementBatch]:
-    """The elements of a whole file.  An attribute that no row has is an error: its name is wrong, here or there."""
-    unseen, rows = set(given.schema.names), 0
-    for batch in found:
-        for name in list(unseen):
-            column = batch.columns[given.schema.index(name)]
-            if column.null_count < len(column):
-                unseen.remove(name)
-        rows += int((batch.op < CTI).sum())
-        yield batch
-    for name in given.schema.names:
-        if name in unseen and rows and not _named_in(given.file, name):
-            problem = f"the declared column {name!r} is in no row of the file"
-            remedy = "rename it, or leave it out of the declaration; a row that has no value of it may say null"
-            raise InputError(problem, source=given.shown, remedy=remedy)
+def _read_csv(given: InputFile, batch: int, skip: int) -> Iterator[ElementBatch]:
+    for piece, first in csv_pieces(given.file, given.schema, given.times, batch):
+        if skip >= piece.num_rows:
+            skip -= piece.num_rows
+            continue
+        yield from given.rows.of_table(piece.slice(skip), given.file, first + skip)
+        skip = 0
 
 
-def _named_in(file: str, name: str) -> bool:
-    """Whether a name, or what may be an escaped one, stands in a file."""
-    written = json.dumps(name, ensure_ascii=False).encode()
-    with open(file, "rb") as lines:
-        return any(written in line or b"\\u" in line for line in lines)
-
-
-def elements_in(given: InputFile, lines: Iterator[bytes], batch: int, first: int) -> Iterator[ElementBatch]:
-    """The elements of some lines of a file, the first of which has the number `first`."""
-    reshape = given.rows.of_object if given.times or given.known_whole else None
-    yield from elements_of_lines(
-        lines, given.shown, given.schema, batch, first, reshape, always=given.known_whole, tick=given.tick_length
-    )
-
-
-def _read_parquet(given: InputFile, stream: IO[bytes], batch: int, skip: int) -> Iterator[ElementBatch]:
-    file = open_parquet(stream, given.file)
-    first = 1
-    try:
-        for piece in file.iter_batches(batch_size=batch):
-            if skip < piece.num_rows:
-                yield from given.rows.of_table(piece.slice(skip), given.file, first + skip)
-            skip = max(skip - piece.num_rows, 0)
-            first += piece.num_rows
-    except (pa.ArrowException, OSError) as bad:
-        text = str(bad).splitlines()[0] if str(bad) else type(bad).__name__
-        raise InputError(f"the file cannot be read: {text}", source=given.file, remedy="is it whole?") from None
+def _read_parquet(given: InputFile, batch: int, skip: int) -> Iterator[ElementBatch]:
+    with open(given.file, "rb") as stream:
+        file = open_parquet(stream, given.file)
+        first = 1
+        try:
+            for piece in file.iter_batches(batch_size=batch):
+                if skip < piece.num_rows:
+                    yield from given.rows.of_table(piece.slice(skip), given.file, first + skip)
+                skip = max(skip - piece.num_rows, 0)
+                first += piece.num_rows
+        except (pa.ArrowException, OSError) as bad:
+            text = str(bad).splitlines()[0] if str(bad) else type(bad).__name__
+            raise InputError(f"the file cannot be read: {text}", source=given.file, remedy="is it whole?") from None
 
 
 def contents_in_file(file: str) -> Contents:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -40,6 +40,19 @@ class PlacedOperator:
     inputs: tuple[Port, ...]
     what: str
     node: n.Node
+
+
+def ports_below(port: Port, placed: Callable[[int], PlacedOperator]) -> Iterator[Port]:
+    """A port and all that it needs, each once; users before inputs."""
+    seen = {port: None}
+    waiting = [port]
+    while waiting:
+        at = waiting.pop()
+        yield at
+        for each in placed(at.operator).inputs if at.source is None else ():
+            if each not in seen:
+                seen[each] = None
+                waiting.append(each)
 
 
 @dataclass(frozen=True, slots=True)

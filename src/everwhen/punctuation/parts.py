@@ -16,7 +16,7 @@ import pyarrow as pa
 from everwhen.core.punctuation import AttributePattern, OneOf, Range
 from everwhen.core.scalars import python_values
 from everwhen.core.time import NEVER
-from everwhen.rows.interner import freeze
+from everwhen.rows.dictionary import freeze
 from everwhen.values.order import Kind, ValueOrder, constants
 from everwhen.values.sets import Run, pattern_of, run_of
 

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from everwhen.core.punctuation import AttributePattern, Nothing, OneOf, Punctuation
 from everwhen.core.schema import Schema
-from everwhen.rows.interner import freeze, sort_key
+from everwhen.rows.dictionary import freeze, sort_key
 from everwhen.values.order import Kind, constants, order_of
 from everwhen.values.sets import Spans, holds, keys_of, overlap, range_of, spans_of
 

@@ -77,3 +77,22 @@ def concat_all(codec: RowCodec, parts: Sequence[Changes]) -> Changes:
         np.concatenate([part.weight for part in parts]),
         np.concatenate([part.rows for part in parts]),
     )
+
+
+def first_met(pieces: Changes, group: np.ndarray, lo: np.ndarray, hi: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """For spans of groups the position of the first piece of its group that each may meet, and whether it does; pieces
+    of a group are disjoint."""
+    assert pieces.group is not None, "pieces are those of an operator that knows groups"
+    # the first one that ends after a span's start is the one to look at
+    order = np.lexsort((pieces.hi, pieces.group))
+    ends = np.concatenate([pieces.hi[order], lo])
+    of = np.concatenate([pieces.group[order], group])
+    both = np.lexsort((np.arange(len(of)) >= len(order), ends, of))
+    following = np.where(both < len(order), both, len(order))
+    following = np.minimum.accumulate(following[::-1])[::-1]
+    piece = np.empty(len(of), np.int64)
+    piece[both] = following
+    piece = piece[len(order) :]
+    there = piece < len(order)
+    at = order[np.minimum(piece, len(order) - 1)]
+    return at, there & (pieces.group[at] == group) & (pieces.lo[at] < hi)

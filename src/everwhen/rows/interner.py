@@ -4,6 +4,10 @@ Inside the engine a row is a few 64-bit integers.  Integers, booleans, floats an
 strings, binaries, decimals and nested values are numbered by a `Dictionary`, one per Arrow type, in an `Interner` that
 all operators of a running plan share.  So a string is hashed once, where it enters, and never again.
 
+Text is numbered straight from and to Arrow buffers: no Python object per string.  An open-addressing table over entries
+of the first sixteen bytes, the length and a hash; what is longer is verified byte by byte against an arena that holds
+each string once.  Other values are rare, and Python objects (`dictionary.py`).
+
 A dictionary grows with the distinct values seen.  `Interner.collect` drops those that no registered holder still uses;
 holders are the tables of operators (`everwhen.containers.key_table`), so operators need not know of it.
 """
@@ -12,39 +16,24 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Iterable, Sequence
-from itertools import repeat
-from typing import Any, Final, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 import numpy as np
 import pyarrow as pa
 
-from everwhen.containers.bytes_table import BytesTable
+from everwhen.compiled.hashing import LITTLE, mixed, store, word_at
+from everwhen.compiled.njit import loop, loop_of, njit
+from everwhen.compiled.prefetch import prefetch
+from everwhen.containers.arrays import grown
+from everwhen.rows.dictionary import Dictionary
 
 _EMPTY: Final = np.empty(0, np.uint8)
-SMALL: Final = 16
-"""Up to so many rows, Python objects beat Arrow kernels."""
-
-
-def freeze(value: Any) -> Any:
-    """A hashable stand-in for a nested value, equal exactly for equal values: one NaN, one zero."""
-    if isinstance(value, list):
-        return tuple(freeze(v) for v in value)
-    if isinstance(value, dict):
-        return tuple((k, freeze(v)) for k, v in value.items())
-    if isinstance(value, float):
-        return "NaN" if value != value else value + 0.0
-    return value
-
-
-def sort_key(value: Any) -> tuple[Any, ...]:
-    """Orders values of one type, nested ones too: nulls first, NaN last."""
-    if value is None:
-        return (0,)
-    if isinstance(value, list):
-        return (1, tuple(sort_key(v) for v in value))
-    if isinstance(value, dict):
-        return (1, tuple(sort_key(v) for v in value.values()))
-    return (2,) if isinstance(value, float) and value != value else (1, value)
+_SEED: Final = np.uint64(0x243F6A8885A308D3)
+_LAST: Final = np.uint64(0xBF58476D1CE4E5B9)
+_NEAR: Final = 1 << 14
+"""A table of so many slots is near enough: memory need not be asked for ahead."""
+_SHORT: Final = 16
+"""Bytes of a string that stand in its entry."""
 
 
 def validity(valid: np.ndarray | None, n: int, nulls: int = 0) -> pa.Buffer | None:
@@ -60,127 +49,167 @@ def validity(valid: np.ndarray | None, n: int, nulls: int = 0) -> pa.Buffer | No
     return pa.py_buffer(bits)
 
 
-class Dictionary:
-    """Distinct values of one Arrow type, numbered from 0 in the order in which they were first seen."""
+class Strings(NamedTuple):
+    """The arrays of a table, as loops take them; they hold until room is made."""
 
-    def __init__(self, type_: pa.DataType) -> None:
-        self.type = type_
-        self.nested = pa.types.is_nested(type_) or pa.types.is_map(type_)
-        self._codes: dict[Any, int] = {}
-        self._values: list[Any] = []
-        self._chunks: list[pa.Array] = []
-        self._stored = 0
-
-    def __len__(self) -> int:
-        return len(self._values)
-
-    def encode(self, array: pa.Array) -> np.ndarray:
-        """Codes of the values (null: 0), numbering new ones.  Cost: one hash per distinct value of the batch."""
-        if isinstance(array, pa.DictionaryArray):
-            indices, values = array.indices, array.dictionary.to_pylist()
-        elif len(array) <= SMALL or self.nested:
-            return np.array([0 if v is None else self._code(v) for v in array.to_pylist()], np.int64)
-        else:
-            encoded = array.dictionary_encode()
-            indices, values = encoded.indices, encoded.dictionary.to_pylist()
-        if indices.null_count:
-            indices = indices.fill_null(0)
-        if not values:
-            return np.zeros(len(array), np.int64)
-        codes = np.fromiter(map(self._codes.get, values, repeat(-1)), np.int64, len(values))
-        unknown = np.flatnonzero(codes < 0)
-        if len(unknown):
-            codes[unknown] = [0 if values[i] is None else self._code(values[i]) for i in unknown.tolist()]
-        return codes[indices.to_numpy(zero_copy_only=False)]
-
-    def encode_into(self, rows: np.ndarray, at: int, array: pa.Array) -> None:
-        """Write the codes into a column of a matrix."""
-        rows[:, at] = self.encode(array)
-
-    def _code(self, value: Any) -> int:
-        key = freeze(value) if self.nested else value
-        code = self._codes.get(key)
-        if code is None:
-            code = self._codes[key] = len(self._values)
-            self._values.append(value)
-        return code
-
-    def value(self, code: int) -> Any:
-        return self._values[code]
-
-    def decode(self, codes: np.ndarray, valid: np.ndarray | None, nulls: int = 0) -> pa.Array:
-        """The values of codes; rows that are not valid become null, and so many nulls follow."""
-        if nulls:
-            return pa.concat_arrays([self.decode(codes, valid), pa.nulls(nulls, self.type)])
-        if len(codes) <= SMALL or self.nested:
-            picked = [self._values[c] for c in codes.tolist()] if self._values else [None] * len(codes)
-            if valid is not None:
-                picked = [v if ok else None for v, ok in zip(picked, valid.tolist(), strict=True)]
-            return pa.array(picked, self.type)
-        indices = pa.array(codes, mask=None if valid is None else ~valid)
-        chunks = self._arrow()
-        if len(chunks) == 1:
-            return chunks[0].take(indices)
-        if not chunks:
-            return pa.nulls(len(codes), self.type)
-        taken = pa.chunked_array(chunks, self.type).take(indices)
-        return taken.combine_chunks() if isinstance(taken, pa.ChunkedArray) else taken
-
-    def _arrow(self) -> list[pa.Array]:
-        """The values as Arrow chunks whose sizes at least double towards the front, so that appending is cheap."""
-        if self._stored < len(self._values):
-            self._chunks.append(pa.array(self._values[self._stored :], self.type))
-            self._stored = len(self._values)
-            while len(self._chunks) > 1 and len(self._chunks[-2]) < 2 * len(self._chunks[-1]):
-                last = self._chunks.pop()
-                self._chunks[-1] = pa.concat_arrays([self._chunks[-1], last])
-        return self._chunks
-
-    def ranks(self, codes: np.ndarray) -> np.ndarray:
-        """For each code the position of its value among the values of `codes`, in their natural order."""
-        distinct, inverse = np.unique(codes, return_inverse=True)
-        values = [self.value(c) for c in distinct.tolist()]
-        order = sorted(range(len(values)), key=lambda i: sort_key(values[i]))
-        rank = np.empty(len(values), np.int64)
-        rank[order] = np.arange(len(values))
-        return rank[inverse]
-
-    def keep(self, used: np.ndarray) -> np.ndarray:
-        """Drop all values but those marked; the new code of each old one (unused: 0)."""
-        kept = np.flatnonzero(used)
-        new_codes = np.zeros(len(self._values), np.int64)
-        new_codes[kept] = np.arange(len(kept))
-        self._values = [self._values[i] for i in kept.tolist()]
-        self._codes = {freeze(v) if self.nested else v: i for i, v in enumerate(self._values)}
-        self._chunks, self._stored = [], 0
-        return new_codes
+    slots: np.ndarray
+    """Per slot of the hash table the code that stands there (-1: none)."""
+    entries: np.ndarray
+    """Per code the first two words of the string, its length and its hash."""
+    starts: np.ndarray
+    """Where each string begins in the arena; one entry more than there are strings."""
+    arena: np.ndarray
+    """The bytes of all strings."""
 
 
-class Holder(Protocol):
-    """Whatever keeps coded rows between steps."""
+@njit(cache=True, inline="always")
+def _hash(data, a, b, w0, w1):
+    """The hash of a string whose first words are known."""
+    h = _SEED ^ np.uint64(b - a)
+    if b > a:
+        h = mixed(h, w0)
+    if b - a > 8:
+        h = mixed(h, w1)
+    for j in range(a + 16, b, 8):
+        h = mixed(h, word_at(data, j, b))
+    h *= _LAST
+    return h ^ (h >> np.uint64(32))
 
-    def coded(self) -> Iterable[tuple[np.ndarray, Sequence[tuple[int, pa.DataType]]]]:
-        """Matrices of rows in use with their pooled columns: (column index, type) each.  They are changed in place."""
 
-    def recoded(self) -> None:
-        """Called after codes were changed in place (hashes must be made anew)."""
+@loop_of(strings=Strings)
+def _encode(offsets, first, done, n, data, strings, count, codes, column, hashes):
+    """Codes of `n` rows, the first of which is the row `first`, where so many are `done`, into a column of a matrix.
+
+    New strings are appended.  Stops before a string for which there is not room enough.  Returns how many rows are done
+    then, and how many strings there are.
+
+    Strings of up to 16 bytes are compared without the arena.  `hashes` has room for all hashes if memory is to be asked
+    for ahead, else none.
+    """
+    slots, entries, starts, arena = strings.slots, strings.entries, strings.starts, strings.arena
+    mask = np.uint64(len(slots) - 1)
+    used = starts[count]
+    ahead = len(hashes) > 0
+    for i in range(done, len(hashes)):
+        a = np.int64(offsets[first + i])
+        b = np.int64(offsets[first + i + 1])
+        hashes[i] = _hash(data, a, b, word_at(data, a, b), word_at(data, a + 8, b) if b - a > 8 else np.uint64(0))
+    for i in range(done, n):
+        if ahead and i + 24 < n:
+            prefetch(slots, np.int64(hashes[i + 24] & mask))
+            prefetch(entries, np.int64(slots[hashes[i + 12] & mask]))
+        a = np.int64(offsets[first + i])
+        b = np.int64(offsets[first + i + 1])
+        size = np.uint64(b - a)
+        w0 = word_at(data, a, b)
+        w1 = word_at(data, a + 8, b) if b - a > 8 else np.uint64(0)
+        h = hashes[i] if ahead else _hash(data, a, b, w0, w1)
+        at = h & mask
+        while True:
+            code = np.int64(slots[at])
+            if code < 0:
+                if 2 * count >= len(slots) or count == len(entries) or used + b - a > len(arena):
+                    return i, count
+                slots[at] = count
+                entries[count, 0] = w0
+                entries[count, 1] = w1
+                entries[count, 2] = size
+                entries[count, 3] = h
+                for j in range(a, b):
+                    arena[used] = data[j]
+                    used += 1
+                code = count
+                count += 1
+                starts[count] = used
+                break
+            if entries[code, 0] == w0 and entries[code, 1] == w1 and entries[code, 2] == size:
+                same = True
+                if b - a > 16:
+                    if entries[code, 3] != h:
+                        same = False
+                    else:
+                        s = starts[code] - a
+                        for j in range(a + 16, b):
+                            if arena[s + j] != data[j]:
+                                same = False
+                                break
+                if same:
+                    break
+            at = (at + np.uint64(1)) & mask
+        codes[i, column] = code
+    return n, count
+
+
+@loop
+def _rehash(slots, entries, count):
+    mask = np.uint64(len(slots) - 1)
+    for code in range(count):
+        at = entries[code, 3] & mask
+        while slots[at] >= 0:
+            at = (at + np.uint64(1)) & mask
+        slots[at] = code
+
+
+@loop
+def _size(codes, starts):
+    size = 0
+    for i in range(len(codes)):
+        size += starts[codes[i] + 1] - starts[codes[i]]
+    return size
+
+
+@loop
+def _gather(codes, starts, arena, offsets, data):
+    used = 0
+    for i in range(len(codes)):
+        if i + 24 < len(codes):
+            prefetch(starts, codes[i + 24])
+            prefetch(arena, starts[codes[i + 12]])
+        offsets[i] = used
+        for j in range(starts[codes[i]], starts[codes[i] + 1]):
+            data[used] = arena[j]
+            used += 1
+    offsets[len(codes)] = used
+
+
+@loop
+def _gather_short(codes, entries, offsets, data):
+    """The same for strings of up to 16 bytes, which stand in their entries; `data` has 16 bytes more than needed."""
+    used = 0
+    for i in range(len(codes)):
+        if i + 16 < len(codes):
+            prefetch(entries, codes[i + 16])
+        offsets[i] = used
+        store(data, used, entries[codes[i], 0])
+        store(data, used + 8, entries[codes[i], 1])
+        used += np.int64(entries[codes[i], 2])
+    offsets[len(codes)] = used
+    return used
 
 
 class TextDictionary(Dictionary):
-    """Strings and binaries, kept as bytes beside each other."""
+    """Strings and binaries with 32-bit offsets, kept as bytes beside each other."""
 
     def __init__(self, type_: pa.DataType) -> None:
         super().__init__(type_)
-        self._table = BytesTable()
         self._text = pa.types.is_string(type_)
+        self._clear()
+
+    def _clear(self) -> None:
+        self._count = self._longest = 0
+        self._slots = np.full(256, -1, np.int32)
+        self._entries = np.zeros((64, 4), np.uint64)
+        self._starts = np.zeros(65, np.int64)
+        self._arena = np.zeros(1024, np.uint8)
 
     def __len__(self) -> int:
-        return self._table.count
+        return self._count
 
     @property
     def strings(self) -> tuple[np.ndarray, np.ndarray]:
-        """Where the bytes of each code begin (those of the next one behind it), and the bytes."""
-        return self._table.strings
+        """Where the bytes of each code begin (those of the next one behind it), and the bytes; they hold until a string
+        comes."""
+        return self._starts, self._arena
 
     def encode(self, array: pa.Array) -> np.ndarray:
         if isinstance(array, pa.DictionaryArray):
@@ -196,27 +225,87 @@ class TextDictionary(Dictionary):
     def encode_into(self, rows: np.ndarray, at: int, array: pa.Array) -> None:
         if isinstance(array, pa.DictionaryArray):
             rows[:, at] = self.encode(array)
-        elif len(array):
-            _, offsets, data = array.buffers()
-            bounds = np.frombuffer(offsets, np.int32, array.offset + len(array) + 1)
-            text = _EMPTY if data is None else np.frombuffer(data, np.uint8)
-            self._table.encode_into(rows, at, bounds, array.offset, len(array), text)
+            return
+        n = len(array)
+        if not n:
+            return
+        _, bounds, data = array.buffers()
+        first, offsets = array.offset, np.frombuffer(bounds, np.int32, array.offset + n + 1)
+        text = _EMPTY if data is None else np.frombuffer(data, np.uint8)
+        done, known = 0, self._count
+        while done < n:
+            # room is made as strings come: a table for as many as might come would be far from the processor
+            hashes = np.empty(n if len(self._slots) > _NEAR else 0, np.uint64)
+            strings = Strings(self._slots, self._entries, self._starts, self._arena)
+            done, self._count = _encode(offsets, first, done, n, text, strings, self._count, rows, at, hashes)
+            if done < n:
+                size = int(offsets[first + done + 1]) - int(offsets[first + done])
+                self._reserve(self._count + 1, int(self._starts[self._count]) + size)
+        if self._count > known:
+            self._longest = max(self._longest, int(self._entries[known : self._count, 2].max()))
 
     def value(self, code: int) -> Any:
-        raw = self._table.value(code)
+        raw = self._arena[self._starts[code] : self._starts[code + 1]].tobytes()
         return raw.decode() if self._text else raw
 
     def decode(self, codes: np.ndarray, valid: np.ndarray | None, nulls: int = 0) -> pa.Array:
-        if not len(self):
-            return pa.nulls(len(codes) + nulls, self.type)
-        return self._table.decode(codes, self.type, validity(valid, len(codes), nulls), nulls)
+        n = len(codes)
+        if not self._count:
+            return pa.nulls(n + nulls, self.type)
+        offsets = np.empty(n + nulls + 1, np.int32)
+        if LITTLE and self._longest <= _SHORT:
+            data = np.empty(n * self._longest + _SHORT, np.uint8)
+            size = _gather_short(codes, self._entries, offsets, data)
+            data = data[:size]
+        else:
+            data = np.empty(_size(codes, self._starts), np.uint8)
+            _gather(codes, self._starts, self._arena, offsets, data)
+        if nulls:
+            offsets[n + 1 :] = offsets[n]
+        known = validity(valid, n, nulls)
+        return pa.Array.from_buffers(self.type, n + nulls, [known, pa.py_buffer(offsets), pa.py_buffer(data)])
 
     def keep(self, used: np.ndarray) -> np.ndarray:
         kept = np.flatnonzero(used)
         new_codes = np.zeros(len(used), np.int64)
         new_codes[kept] = np.arange(len(kept))
-        self._table.keep(kept)
+        size = int((self._starts[kept + 1] - self._starts[kept]).sum())
+        offsets = np.empty(len(kept) + 1, np.int32 if size < 2**31 else np.int64)
+        data = np.empty(size, np.uint8)
+        _gather(kept, self._starts, self._arena, offsets, data)
+        entries, longest = self._entries[kept], self._longest
+        self._clear()
+        self._reserve(len(kept), size)
+        self._count, self._longest = len(kept), longest
+        self._entries[: len(kept)] = entries
+        self._starts[: len(kept) + 1] = offsets
+        self._arena[:size] = data
+        _rehash(self._slots, self._entries, self._count)
         return new_codes
+
+    def _reserve(self, strings: int, size: int) -> None:
+        if strings > len(self._entries):
+            more = max(strings, 2 * len(self._entries))
+            self._entries = grown(self._entries, more, 0)
+            self._starts = grown(self._starts, more + 1, 0)
+        if size > len(self._arena):
+            self._arena = grown(self._arena, max(size, 2 * len(self._arena)), 0)
+        if 2 * strings > len(self._slots):
+            slots = len(self._slots)
+            while slots < 4 * strings:
+                slots *= 2
+            self._slots = np.full(slots, -1, np.int32)
+            _rehash(self._slots, self._entries, self._count)
+
+
+class Holder(Protocol):
+    """Whatever keeps coded rows between steps."""
+
+    def coded(self) -> Iterable[tuple[np.ndarray, Sequence[tuple[int, pa.DataType]]]]:
+        """Matrices of rows in use with their pooled columns: (column index, type) each.  They are changed in place."""
+
+    def recoded(self) -> None:
+        """Called after codes were changed in place (hashes must be made anew)."""
 
 
 def is_pooled(type_: pa.DataType) -> bool:

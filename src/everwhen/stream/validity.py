@@ -26,7 +26,7 @@ from everwhen.core.schema import Schema
 from everwhen.core.time import INF, NEVER, show
 from everwhen.errors import InputError
 from everwhen.punctuation.api import show_promise
-from everwhen.rows.interner import freeze
+from everwhen.rows.dictionary import freeze
 from everwhen.stream.element import Punct
 from everwhen.stream.element_batch import ADJUST, CTI, INSERT, ElementBatch, lifetime_problem, well_formed
 from everwhen.stream.history import Elements, Event, batch_element, batches_of, canonical_rows

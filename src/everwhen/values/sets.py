@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from everwhen.core.punctuation import AttributePattern, Nothing, OneOf, Range
 from everwhen.errors import QueryError
-from everwhen.rows.interner import freeze
+from everwhen.rows.dictionary import freeze
 from everwhen.values.order import Kind, ValueOrder, constants, order_of
 
 Key = Any

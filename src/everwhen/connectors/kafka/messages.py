@@ -19,8 +19,7 @@ from everwhen.core.schema import RESERVED
 from everwhen.errors import InputError
 from everwhen.formats.input_file import InputFile
 from everwhen.formats.json.arrow_reader import FastReader, decode, may_be_deep, safe_floats
-from everwhen.formats.json.lines import elements_of_objects
-from everwhen.formats.json.python_reader import decode_lines
+from everwhen.formats.json.python_reader import decode_lines, elements_of_objects
 from everwhen.stream.element_batch import CTI, OPS, ElementBatch
 
 _PLAIN: Final = (pa.int64(), pa.float64(), pa.string(), pa.bool_())

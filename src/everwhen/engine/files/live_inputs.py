@@ -30,7 +30,6 @@ from everwhen.formats.changelog.readers import Word, leave_word
 from everwhen.formats.changelog.reading import FolderTail, read_errors, read_part
 from everwhen.formats.input_file import (
     InputFile,
-    elements_in,
     is_csv,
     is_folder,
     read_input,
@@ -187,7 +186,7 @@ class GrowingFile(LiveInput):
     def _taken(self, lines: list[bytes]) -> ElementBatch | None:
         if not lines:
             return None
-        found = list(elements_in(self.given, iter(lines), len(lines), self._line))
+        found = list(self.given.lines.elements(iter(lines), len(lines), self._line))
         self._passed(lines)
         return joined(found) if found else None
 

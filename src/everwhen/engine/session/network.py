@@ -37,7 +37,7 @@ from everwhen.core.emit import Emit
 from everwhen.core.punctuation import Frontier
 from everwhen.core.time import INF, NEVER
 from everwhen.engine.change_emit import standing_at
-from everwhen.engine.dataflow import Dataflow, EpochInputs, ports_below
+from everwhen.engine.dataflow import Dataflow, EpochInputs
 from everwhen.engine.ingress import Ingress, OnDropped, SourceInput
 from everwhen.engine.node import OperatorNode, cut
 from everwhen.engine.output_port import OutputPort
@@ -52,7 +52,7 @@ from everwhen.operators.contract import Output
 from everwhen.operators.output.changelog import ChangelogEncoder, EventChangelogEncoder
 from everwhen.operators.output.emit_filter import EmitFilter
 from everwhen.plan.lower import Lowering
-from everwhen.plan.physical import PlacedOperator, Port
+from everwhen.plan.physical import PlacedOperator, Port, ports_below
 from everwhen.rows.changes import Changes, no_changes
 from everwhen.rows.codec import RowCodec
 from everwhen.rows.interner import Interner

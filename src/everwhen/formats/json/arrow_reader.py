@@ -1,6 +1,6 @@
 """The quick way to read JSON lines: Arrow decodes a piece of a file as a whole, or nothing is said.
 
-Guarantee: what `FastReader.read` returns is what the careful reader of `jsonlines` would return for the same lines.
+Guarantee: what `FastReader.read` returns is what the careful reader (`python_reader`) would return for the same lines.
 Whatever might differ (a wrong element, a rare one, a value at the edge of its type) returns None, and the careful
 reader decides.  So nothing here reports an error.
 

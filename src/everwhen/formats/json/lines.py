@@ -13,58 +13,36 @@ schema lacks are left alone.  Blank lines are skipped.  How payload values look 
 Times are whole numbers of ticks, or ISO 8601 text such as "2015-09-02T06:45:00Z" (without a zone: UTC).  How long a
 tick is is told to the reader; else it is a millisecond, or as short as the times of the file need.
 
-The text is decoded in pieces of a whole batch: by Arrow where that is safe (`jsonfast`), else by the careful reader
-here, which alone knows how to complain.
+The text is decoded in pieces of a whole batch: by Arrow where that is safe (`arrow_reader`), else by the careful reader
+(`python_reader`), which alone knows how to complain.  Times are written as numbers, on a dated axis as text in UTC.
 """
 
 from __future__ import annotations
 
+import io
+import json
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import islice
-from typing import IO, Any, Final
+from typing import IO, Any, Final, cast
 
 import numpy as np
-import pyarrow as pa
 
-from everwhen.core.punctuation import Punctuation
-from everwhen.core.scalars import Unfit, describe, read_values
+from everwhen.core.scalars import Unfit, json_texts
 from everwhen.core.schema import Schema
-from everwhen.core.time import INF, MAX_TIME, MIN_TIME, is_time
+from everwhen.core.time import INF
 from everwhen.core.time_axis import TICKS, TimeAxis
 from everwhen.errors import InputError
 from everwhen.formats.json.arrow_reader import FastReader
 from everwhen.formats.json.inference import Contents, Inference
-from everwhen.formats.json.python_reader import decode_lines
-from everwhen.formats.json.writer import jsonlines as jsonlines
-from everwhen.formats.json.writer import write_jsonlines as write_jsonlines
-from everwhen.formats.time_columns import nanoseconds_of_text, ticks_of_text
-from everwhen.punctuation.api import read_match
-from everwhen.storage.atomic_file import is_regular
-from everwhen.stream.batch_punctuation import punctuations
+from everwhen.formats.json.python_reader import decode_lines, elements_of_objects, not_all_numbered
+from everwhen.punctuation.api import write_match
+from everwhen.storage.atomic_file import is_regular, whole_file
 from everwhen.stream.element import ExternalCti, Punct
-from everwhen.stream.element_batch import (
-    ADJUST,
-    CTI,
-    IN_RANGE,
-    OPS,
-    PUNCT,
-    ElementBatch,
-    lifetime_problem,
-)
+from everwhen.stream.element_batch import ADJUST, CTI, EXTERNAL_CTI, INSERT, OPS, PUNCT, ElementBatch
 
 DEFAULT_BATCH: Final = 10_000
-
-_CODES: Final = {name: code for code, name in enumerate(OPS)}
-_FIELDS: Final = (
-    frozenset({"op", "vs", "ve", "row", "at"}),
-    frozenset({"op", "vs", "ve", "vnew", "row", "at"}),
-    frozenset({"op", "t", "at"}),
-    frozenset({"op", "match", "t", "at"}),
-    frozenset({"op", "vs", "ve", "count", "at"}),
-)
-_NOTHING: Final[dict[str, Any]] = {}
 
 Reshape = Callable[[dict[str, Any]], dict[str, Any]]
 Readable = str | os.PathLike[str] | IO[bytes] | IO[str]
@@ -78,7 +56,7 @@ def read_jsonlines(
         yield from open_jsonlines(path_or_file, tick, batch)[1]
         return
     with _opened(path_or_file) as (lines, source):
-        yield from elements_of_lines(lines, source, schema, batch, tick=tick or TICKS.tick)
+        yield from LineReader(schema, source, tick or TICKS.tick).elements(lines, batch)
 
 
 def open_jsonlines(
@@ -90,7 +68,7 @@ def open_jsonlines(
             text = list(lines)
         found = _infer(iter(text), source)
         axis = TimeAxis(tick or found.axis.tick, found.axis.dated)
-        return axis, elements_of_lines(iter(text), source, found.schema, batch, tick=axis.tick)
+        return axis, LineReader(found.schema, source, axis.tick).elements(iter(text), batch)
     found = infer_contents(path_or_file)
     axis = TimeAxis(tick or found.axis.tick, found.axis.dated)
     return axis, read_jsonlines(path_or_file, found.schema, batch, axis.tick)
@@ -140,47 +118,73 @@ def _infer(lines: Iterator[bytes], source: str) -> Contents:
     return inference.contents()
 
 
-def elements_of_lines(
-    lines: Iterator[bytes],
-    source: str,
-    schema: Schema,
-    batch: int = DEFAULT_BATCH,
-    first: int = 1,
-    reshape: Reshape | None = None,
-    always: bool = False,
-    tick: int = TICKS.tick,
-) -> Iterator[ElementBatch]:
-    """The elements of lines, the first of which has the number `first`; what stands before a wrong line is read.
+class LineReader:
+    """The elements of the lines of one file, piece by piece; what stands before a wrong line is read.
 
     `reshape` makes an element of the object on a line that is none by itself, or of each (`always`); if it cannot, it
     raises `Unfit`.
     """
-    reader = _Reader(schema, source, reshape, tick, quick=not always)
-    numbered: bool | None = None
-    for at, piece in _pieces(lines, batch, first):
-        for found in reader.read(piece, at):
-            if numbered is None:
-                numbered = found.at is not None
-            elif numbered != (found.at is not None):
-                raise _not_all_numbered(source, found.line(0))
-            yield found
 
-
-class _Reader:
-    """The elements of one file, piece by piece."""
-
-    def __init__(self, schema: Schema, source: str, reshape: Reshape | None, tick: int, quick: bool) -> None:
+    def __init__(
+        self,
+        schema: Schema,
+        source: str,
+        tick: int = TICKS.tick,
+        reshape: Reshape | None = None,
+        always: bool = False,
+    ) -> None:
         self.schema, self.source, self.reshape, self.tick = schema, source, reshape, tick
-        self.fast = FastReader(schema, source, tick) if quick else None
+        self.fast = None if always else FastReader(schema, source, tick)
 
-    def read(self, piece: list[bytes], first: int) -> Iterator[ElementBatch]:
+    def file(self, path: str, batch: int, skip: int = 0) -> Iterator[ElementBatch]:
+        """The elements of a file after the first `skip`.  If that is all of it, an attribute that no row has is an
+        error: its name is wrong, here or there."""
+        with open(path, "rb") as stream:
+            found = self.stream(stream, batch, skip)
+            yield from found if skip else self._with_all_columns(found, path)
+
+    def stream(self, stream: IO[bytes], batch: int, skip: int = 0) -> Iterator[ElementBatch]:
+        """The elements of a stream after the first `skip`."""
+        lines, first = iter(stream), 1
+        while skip and (line := next(lines, None)) is not None:
+            first += 1
+            skip -= bool(line.strip(b" \t\r\n"))
+        yield from self.elements(lines, batch, first)
+
+    def elements(self, lines: Iterator[bytes], batch: int, first: int = 1) -> Iterator[ElementBatch]:
+        """The elements of lines, the first of which has the number `first`."""
+        numbered: bool | None = None
+        for at, piece in _pieces(lines, batch, first):
+            for found in self._read(piece, at):
+                if numbered is None:
+                    numbered = found.at is not None
+                elif numbered != (found.at is not None):
+                    raise not_all_numbered(self.source, found.line(0))
+                yield found
+
+    def _with_all_columns(self, found: Iterator[ElementBatch], path: str) -> Iterator[ElementBatch]:
+        unseen, rows = set(self.schema.names), 0
+        for batch in found:
+            for name in list(unseen):
+                column = batch.columns[self.schema.index(name)]
+                if column.null_count < len(column):
+                    unseen.remove(name)
+            rows += int((batch.op < CTI).sum())
+            yield batch
+        for name in self.schema.names:
+            if name in unseen and rows and not _named_in(path, name):
+                problem = f"the declared column {name!r} is in no row of the file"
+                remedy = "rename it, or leave it out of the declaration; a row that has no value of it may say null"
+                raise InputError(problem, source=self.source, remedy=remedy)
+
+    def _read(self, piece: list[bytes], first: int) -> Iterator[ElementBatch]:
         try:
             found = (self.fast and self.fast.read(piece, first)) or self._careful(piece, first)
         except InputError as bad:
             # What comes before the wrong line may be wrong as well, and if it is right it has arrived.
             before = piece[: (bad.line or first) - first]
             if before:
-                yield from self.read(before, first)
+                yield from self._read(before, first)
             raise
         if len(found):
             yield found
@@ -196,141 +200,85 @@ class _Reader:
         return elements_of_objects(objects, numbers, self.schema, self.source, self.tick)
 
 
-# --- from objects to elements -------------------------------------------------------------------------------------
+def _named_in(file: str, name: str) -> bool:
+    """Whether a name, or what may be an escaped one, stands in a file."""
+    written = json.dumps(name, ensure_ascii=False).encode()
+    with open(file, "rb") as lines:
+        return any(written in line or b"\\u" in line for line in lines)
 
 
-def elements_of_objects(
-    objects: list[dict[str, Any]], numbers: np.ndarray, schema: Schema, source: str, tick: int = TICKS.tick
-) -> ElementBatch:
-    """The elements that objects of a decoder stand for; `numbers` are their lines."""
-    taken = _Taken(schema, tick)
+# --- from elements to lines ---------------------------------------------------------------------------------------
+
+
+def write_jsonlines(
+    batches: Iterable[ElementBatch],
+    path_or_file: str | os.PathLike[str] | IO[bytes] | IO[str],
+    axis: TimeAxis = TICKS,
+) -> int:
+    """Writes elements, a line each, and returns how many; a path is written whole or not at all."""
+    if isinstance(path_or_file, str | os.PathLike):
+        with whole_file(path_or_file) as part, open(part, "w", encoding="utf-8", newline="\n") as file:
+            return _write(batches, file, axis)
+    if hasattr(path_or_file, "encoding"):
+        return _write(batches, cast(IO[str], path_or_file), axis)
+    wrapper = io.TextIOWrapper(cast(IO[bytes], path_or_file), encoding="utf-8", newline="\n", write_through=True)
     try:
-        for index, element in enumerate(objects):
-            try:
-                taken.take(index, element)
-            except Unfit as bad:
-                taken.columns()  # a misfit on an earlier line comes first
-                raise Unfit(bad.problem, bad.remedy, index) from None
-        columns = taken.columns()
-    except Unfit as bad:
-        line = int(numbers[bad.index])
-        raise InputError(bad.problem, source=source, line=line, remedy=bad.remedy) from None
-    if taken.at and len(taken.at) != len(objects):
-        raise _not_all_numbered(
-            source, int(numbers[next(i for i, o in enumerate(objects) if ("at" in o) != ("at" in objects[0]))])
-        )
-    times = np.array(taken.times, np.int64).reshape(-1, 3)
-    return ElementBatch(
-        schema,
-        np.array(taken.op, np.uint8),
-        times[:, 0].copy(),
-        times[:, 1].copy(),
-        times[:, 2].copy(),
-        columns,
-        punctuations(taken.promises, schema),
-        source,
-        int(numbers[0]) if len(numbers) else 1,
-        None if len(numbers) == 0 or numbers[-1] - numbers[0] == len(numbers) - 1 else numbers,
-        np.array(taken.at, np.int64) if taken.at else None,
-    )
+        return _write(batches, wrapper, axis)
+    finally:
+        wrapper.detach()
 
 
-def _not_all_numbered(source: str, line: int) -> InputError:
-    return InputError(
-        'some elements have "at" and some have not',
-        source=source,
-        line=line,
-        remedy="give it to every element, or to none",
-    )
+def _write(batches: Iterable[ElementBatch], file: IO[str], axis: TimeAxis) -> int:
+    count = 0
+    for batch in batches:
+        if len(batch):
+            file.write("\n".join(jsonlines(batch, axis)) + "\n")
+            count += len(batch)
+    return count
 
 
-class _Taken:
-    """The elements of a batch, taken one by one."""
-
-    def __init__(self, schema: Schema, tick: int) -> None:
-        self.schema = schema
-        self.tick = tick
-        self.op: list[int] = []
-        self.times: list[tuple[int, int, int]] = []
-        self.rows: list[dict[str, Any]] = []
-        self.promises: dict[int, Punct | ExternalCti] = {}
-        self.at: list[int] = []
-
-    def take(self, index: int, element: dict[str, Any]) -> None:
-        name = element.get("op", "insert")
-        op = _CODES.get(name) if isinstance(name, str) else None
-        if op is None:
-            raise Unfit(f'unknown "op" {describe(name)}', f"there are {', '.join(OPS)}")
-        if not element.keys() <= _FIELDS[op]:
-            extra = min(element.keys() - _FIELDS[op])
-            raise Unfit(f"unknown field {extra!r} in {OPS[op]}", f"it has {', '.join(sorted(_FIELDS[op]))}")
-        vs = ve = vnew = 0
-        row = _NOTHING
-        if op <= ADJUST:
-            vs = self._time(element, "vs")
-            ve = self._time(element, "ve", INF) if "ve" in element else vs + 1
-            if op == ADJUST:
-                vnew = self._time(element, "vnew", INF)
-            row = self._row(element)
+def jsonlines(batch: ElementBatch, axis: TimeAxis = TICKS) -> Iterator[str]:
+    """The lines of a batch, without line ends."""
+    keys = ",".join(json.dumps(name, ensure_ascii=False).replace("%", "%%") + ":%s" for name in batch.schema.names)
+    template = "{" + keys + "}"
+    if batch.columns:
+        rows: Iterable[str] = [template % values for values in zip(*map(json_texts, batch.columns), strict=True)]
+    else:
+        rows = ["{}"] * len(batch)
+    ops = batch.op.tolist()
+    starts, ends, news = (_times(times, axis) for times in (batch.vs, batch.ve, batch.vnew))
+    tails = ["}"] * len(batch) if batch.at is None else [f',"at":{at}}}' for at in batch.at.tolist()]
+    for i, (op, vs, ve, vnew, row, tail) in enumerate(zip(ops, starts, ends, news, rows, tails, strict=True)):
+        if op == INSERT:
+            yield f'{{"op":"insert","vs":{vs},"ve":{ve},"row":{row}{tail}'
+        elif op == ADJUST:
+            yield f'{{"op":"adjust","vs":{vs},"ve":{ve},"vnew":{vnew},"row":{row}{tail}'
         elif op == CTI:
-            vs = ve = self._time(element, "t", INF)
-        elif op == PUNCT:
-            ve = INF
-            match = read_match(_field(element, "match"), self.schema)
-            self.promises[index] = Punct(Punctuation(match, self._time(element, "t", INF) if "t" in element else INF))
+            yield f'{{"op":"cti","t":{vs}{tail}'
         else:
-            vs, ve, count = self._time(element, "vs"), self._time(element, "ve", INF), _field(element, "count")
-            if type(count) is not int or not 0 <= count <= MAX_TIME:
-                raise Unfit(f'"count" must be a whole number, not {describe(count)}', "0 or more")
-            self.promises[index] = ExternalCti(vs, ve, count)
-        problem, remedy = lifetime_problem(op, vs, ve, vnew)
-        if problem:
-            raise Unfit(problem, remedy)
-        if "at" in element:
-            at = element["at"]
-            if type(at) is not int or not MIN_TIME <= at <= MAX_TIME:
-                raise Unfit(f'"at" must be a whole number, not {describe(at)}', IN_RANGE)
-            self.at.append(at)
-        self.op.append(op)
-        self.times.append((vs, ve, vnew))
-        self.rows.append(row)
-
-    def _row(self, element: dict[str, Any]) -> dict[str, Any]:
-        row = _field(element, "row")
-        if not isinstance(row, dict):
-            raise Unfit(f'"row" must be an object, but is {describe(row)}', 'write "row": {"item": 7}')
-        return row
-
-    def columns(self) -> tuple[pa.Array, ...]:
-        """The payload so far; of several misfits the earliest element's is raised."""
-        found: list[pa.Array] = []
-        worst: Unfit | None = None
-        for field in self.schema:
-            try:
-                found.append(read_values([row.get(field.name) for row in self.rows], field.type))
-            except Unfit as bad:
-                if worst is None or bad.index < worst.index:
-                    worst = Unfit(f"attribute {field.name!r}: {bad.problem}", bad.remedy, bad.index)
-        if worst is not None:
-            raise worst
-        return tuple(found)
-
-    def _time(self, element: dict[str, Any], name: str, null: int | None = None) -> int:
-        t = _field(element, name)
-        if type(t) is int:
-            if is_time(t):
-                return t
-            raise Unfit(f'"{name}" is {t}, out of range', IN_RANGE)
-        if t is None and null is not None:
-            return null
-        if isinstance(t, str) and nanoseconds_of_text(t.strip()) is not None:
-            return ticks_of_text(t, name, self.tick)
-        only = "a whole number of ticks or a timestamp" + ("" if null is None else ", or null for infinity")
-        raise Unfit(f'"{name}" must be {only}, not {describe(t)}', "numbers carry no unit, fraction or quotes")
+            yield _promise(batch.promises[i], batch.schema, axis) + tail
 
 
-def _field(element: dict[str, Any], name: str) -> Any:
-    try:
-        return element[name]
-    except KeyError:
-        raise Unfit(f'"{name}" is missing', f"give the element a {name!r}") from None
+def _times(times: np.ndarray, axis: TimeAxis) -> Sequence[object]:
+    """Times as JSON: text, or numbers, which are written as they are."""
+    if not axis.dated:
+        numbers: list[object] = times.tolist()
+        return ["null" if t == INF else t for t in numbers] if (times == INF).any() else numbers
+    known, place = np.unique(times, return_inverse=True)  # times come again and again, and text takes long
+    texts = axis.texts(np.where(known == INF, 0, known))
+    plain = [
+        "null" if t == INF else f'"{text}"' if text[-1] == "Z" else text
+        for t, text in zip(known.tolist(), texts, strict=True)
+    ]
+    return [plain[at] for at in place.tolist()]
+
+
+def _promise(promise: Punct | ExternalCti, schema: Schema, axis: TimeAxis) -> str:
+    """The line of a promise, without the closing brace."""
+    if isinstance(promise, ExternalCti):
+        start, end = _times(np.array([promise.vs, promise.ve], np.int64), axis)
+        return f'{{"op":"{OPS[EXTERNAL_CTI]}","vs":{start},"ve":{end},"count":{promise.count}'
+    match = json.dumps(write_match(promise.promise.match, schema), ensure_ascii=False, separators=(",", ":"))
+    t = promise.promise.t
+    told = "" if t == INF else f',"t":{_times(np.array([t], np.int64), axis)[0]}'
+    return f'{{"op":"{OPS[PUNCT]}","match":{match}{told}'

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from everwhen.operators.merge.row_hash_loops import hash_bytes, hash_words
 from everwhen.rows.codec import RowCodec
-from everwhen.rows.interner import freeze
+from everwhen.rows.dictionary import freeze
 
 
 def row_hashes(codec: RowCodec, rows: np.ndarray) -> np.ndarray:

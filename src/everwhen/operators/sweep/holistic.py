@@ -19,7 +19,8 @@ from everwhen.compiled.njit import loop
 from everwhen.core.kinds import is_number
 from everwhen.operators.sweep.order_statistics import Code, OrderStatistics
 from everwhen.rows.codec import RowCodec, decode_column, encode_column, float_codes
-from everwhen.rows.interner import Interner, freeze
+from everwhen.rows.dictionary import freeze
+from everwhen.rows.interner import Interner
 
 
 def order_ranks(codec: RowCodec, rows: np.ndarray, column: int) -> np.ndarray:

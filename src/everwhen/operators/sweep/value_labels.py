@@ -8,7 +8,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from everwhen.rows.interner import Dictionary, Interner, is_pooled
+from everwhen.rows.dictionary import Dictionary
+from everwhen.rows.interner import Interner, is_pooled
 
 _LOWEST: Final = np.int64(-(2**63))
 _REST: Final = np.int64(2**63 - 1)

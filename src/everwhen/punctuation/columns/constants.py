@@ -11,7 +11,7 @@ from everwhen.containers.bytes_times import BytesTimes
 from everwhen.containers.int_table import IntTimes
 from everwhen.core.scalars import python_values
 from everwhen.core.time import NEVER
-from everwhen.rows.interner import freeze
+from everwhen.rows.dictionary import freeze
 from everwhen.values.order import Kind, ValueOrder
 
 

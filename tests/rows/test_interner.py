@@ -10,10 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from everwhen.containers import bytes_table
 from everwhen.core.schema import Schema
 from everwhen.rows.codec import RowCodec
-from everwhen.rows.interner import Interner, validity
+from everwhen.rows.interner import _NEAR, Interner, TextDictionary, validity
 
 SOME = settings(max_examples=60)
 TEXT = st.text(alphabet="ab\0é", max_size=24)
@@ -42,21 +41,21 @@ def test_codes_are_equal_exactly_for_equal_strings(batches: list[list[str | None
         assert found.to_pylist() == values + [None] * nulls
 
 
-def test_a_table_too_large_for_the_cache_agrees(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_table_too_large_for_the_cache_agrees() -> None:
     """With and without asking for memory ahead, short strings only and with long ones among them."""
     rng = random.Random(5)
-    table = bytes_table.BytesTable()
+    dictionary = TextDictionary(pa.string())
     names = [f"{rng.randrange(10**9)}" * rng.choice([1, 1, 2]) for _ in range(9_000)]
     array = pa.array(names)
-    _, offsets, data = array.buffers()
-    arguments = np.frombuffer(offsets, np.int32), 0, len(array), np.frombuffer(data, np.uint8)
-    first = table.encode(*arguments)
-    assert len(table._slots) > bytes_table._NEAR
-    assert (table.encode(*arguments) == first).all() and table.count == len(set(names))
-    assert table.decode(first, pa.string(), None).equals(array)
+    first = dictionary.encode(array)
+    assert len(dictionary._slots) > _NEAR
+    assert (dictionary.encode(array) == first).all() and len(dictionary) == len(set(names))
+    assert dictionary.decode(first, None).equals(array)
+    used = np.zeros(len(dictionary), np.bool_)
+    used[first[:50]] = True
     kept = np.unique(first[:50])
-    table.keep(kept)
-    assert [table.value(i).decode() for i in range(len(kept))] == list(dict.fromkeys(names[:50]))
+    assert dictionary.keep(used)[kept].tolist() == list(range(len(kept)))
+    assert [dictionary.value(i) for i in range(len(kept))] == list(dict.fromkeys(names[:50]))
 
 
 @pytest.mark.parametrize("n", [0, 1, 7, 8, 9, 16])
