@@ -59,7 +59,8 @@ class Trace:
 
 def test_a_grouped_sum_passes_few_files(tmp_path: Path) -> None:
     path = tmp_path / "s.jsonl"
-    path.write_text("\n".join(line for epoch in range(4 + TRIES) for line in lines(epoch * EPOCH)) + "\n", encoding="utf-8")
+    stream = (line for epoch in range(4 + TRIES) for line in lines(epoch * EPOCH))
+    path.write_text("\n".join(stream) + "\n", encoding="utf-8")
     source = ew.source("S", {"key": "string", "value": "int64"})
     query = source.range(60).group_by("key").agg(value=ew.sum("value"))
     # Who hands in a function has all of it called in his thread, which is the one that is traced.
