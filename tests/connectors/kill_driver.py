@@ -50,10 +50,11 @@ def run(source: Spec, sink: Spec, form: str, log: str, time_column: str | None, 
 
 
 def _work(feed: Any, out: Any, form: str, log: Path, lasts: int, most: int) -> None:
-    told = (
-        [json.loads(line) for line in log.read_bytes().splitlines(True) if line.endswith(b"\n")] if log.exists() else []
-    )
-    log.write_text("".join(json.dumps(position) + "\n" for position in told))  # without half a line
+    log.touch()
+    whole = log.read_bytes()
+    whole = whole[: whole.rfind(b"\n") + 1]
+    os.truncate(log, len(whole))  # without half a line; written anew, it would be lost to who is killed meanwhile
+    told = [json.loads(line) for line in whole.splitlines()]
     ended, committed = 0, out.committed()
     if committed >= 0:
         feed.seek(told[committed])
