@@ -22,7 +22,7 @@ os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSeri
 # interprets it.  `tests/compiled/test_njit.py` compares both.
 os.environ.setdefault("EVERWHEN_COMPILE", "eager")
 
-EXAMPLES = int(os.environ.get("EVERWHEN_EXAMPLES", "20"))
+EXAMPLES = int(os.environ.get("EVERWHEN_EXAMPLES", "12"))
 
 # The first example may compile kernels, and two workers share two cores: time says nothing about correctness here.
 common = {

@@ -122,6 +122,7 @@ def test_what_is_no_changelog_is_told_at_once(spark: SparkSession, tmp_path: Pat
         ew.spark.read_changelog_stream(spark, tmp_path)
 
 
+@pytest.mark.slow
 def test_two_queries_started_separately_are_merged(spark: SparkSession, tmp_path: Path) -> None:
     """The same query twice, with other epochs and partitions, each into a folder; a third one reads both."""
     rng = random.Random(3)

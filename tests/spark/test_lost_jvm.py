@@ -8,6 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from spark.fault_driver import SOURCES, TESTS
 
 PROGRAM = """
@@ -50,6 +52,7 @@ os._exit(0)  # PySpark would speak with the dead JVM once more
 """
 
 
+@pytest.mark.slow
 def test_a_handle_whose_jvm_has_died(tmp_path: Path) -> None:
     paths = os.pathsep.join([str(SOURCES), str(TESTS)])
     done = subprocess.run(

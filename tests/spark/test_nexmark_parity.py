@@ -159,6 +159,7 @@ def test_spark_answers_as_the_local_runtime_does(
         assert_same_history(sink.history(), expected[name], 1e-9)
 
 
+@pytest.mark.slow
 def test_the_nexmark_source_feeds_the_queries(
     spark: SparkSession, tmp_path: Path, expected: dict[str, History]
 ) -> None:

@@ -161,6 +161,7 @@ def test_a_frame_holds_the_stream(spark: SparkSession) -> None:
     assert Counter(map(tuple, df.collect())) == Counter(rows("Bid"))
 
 
+@pytest.mark.slow
 def test_a_stream_that_is_stopped_and_started_again(spark: SparkSession, tmp_path: Path) -> None:
     register(spark)
     epochs: dict[int, list[Row]] = {}

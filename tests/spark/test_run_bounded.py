@@ -28,8 +28,7 @@ CHOSEN = (
     "coalesce, grouped", "highest bids", "recursion, regrouped", "flying recursion", "recursion for the smallest",
 )  # fmt: skip
 OFTEN = (
-    "range slide", "strict difference", "holistic aggregates", "scalar aggregate", "join, regrouped", "full join",
-    "partitioned rows", "recursion, regrouped", "flying recursion",
+    "range slide", "holistic aggregates", "join, regrouped", "partitioned rows", "recursion, regrouped",
 )  # fmt: skip
 """The others are slow: as streams, `test_spark_parity` has all of them."""
 FORMS = ("events", "elements")

@@ -46,7 +46,7 @@ def inputs(tmp_path: Path) -> dict[str, str | InputFile]:
     ("emit", "left_open", "name"),
     [pytest.param("final", False, "out.jsonl", marks=pytest.mark.slow), ("final", True, "out.parquet"),
      ("ended", False, "out.jsonl"), pytest.param("current", False, "out.parquet", marks=pytest.mark.slow),
-     ("current", True, "out.jsonl")],
+     pytest.param("current", True, "out.jsonl", marks=pytest.mark.slow)],
 )  # fmt: skip
 def test_spark_says_what_the_local_engine_says(
     spark: SparkSession, tmp_path: Path, inputs: dict[str, str | InputFile], emit: str, left_open: bool, name: str
@@ -128,6 +128,7 @@ def test_a_run_that_was_stopped_goes_on(
     assert out.read_text() == first
 
 
+@pytest.mark.slow
 def test_plans_texts_and_partitions_of_a_run_change(spark: SparkSession, tmp_path: Path) -> None:
     """A run that changes its plan every epoch; and one that goes on as another text, in more partitions."""
     rows = write(tmp_path / "s.jsonl", disordered(5, 60, "x", adjusts=0.2, promises=0.2))

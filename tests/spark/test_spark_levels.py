@@ -110,7 +110,11 @@ def local(
 
 @pytest.mark.parametrize(
     ("block", "remember", "buckets", "joins"),
-    [(0, 3, 2, False), (2, 3, 1, True), pytest.param(3, INF, 2, True, marks=pytest.mark.slow)],
+    [
+        pytest.param(0, 3, 2, False, marks=pytest.mark.slow),
+        (2, 3, 1, True),
+        pytest.param(3, INF, 2, True, marks=pytest.mark.slow),
+    ],
 )
 def test_spark_answers_as_the_local_runtime_does(
     spark: SparkSession, tmp_path: Path, block: int, remember: int, buckets: int, joins: bool

@@ -250,13 +250,13 @@ def test_schemes_are_watched_by_each_partition(spark: SparkSession, tmp_path: Pa
         run()
 
 
-LEVELS = {
-    "waits": ew.consistency(4),
-    "waits and forgets, final": ew.consistency(3, 9, emit="final"),
-}
-
-
-@pytest.mark.parametrize("level", LEVELS.values(), ids=LEVELS)
+@pytest.mark.parametrize(
+    "level",
+    [
+        pytest.param(ew.consistency(4), id="waits", marks=pytest.mark.slow),
+        pytest.param(ew.consistency(3, 9, emit="final"), id="waits and forgets, final"),
+    ],
+)
 def test_levels_that_wait_or_forget_use_promises(spark: SparkSession, tmp_path: Path, level: Consistency) -> None:
     """A promise waits while rows that it matches do, and then frees state in every partition."""
     rng = random.Random(2)
