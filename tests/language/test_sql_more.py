@@ -166,3 +166,34 @@ def test_a_key_of_a_side_that_is_padded_does_not_tell_null_rows_apart() -> None:
     assert found == [{"s": None, "n": 2, "least": 2}]
     with pytest.raises(SqlError, match="v is neither grouped by nor inside an aggregate"):
         ew.sql(f"SELECT c.s, c.v {text}", b, c)
+
+
+@pytest.mark.parametrize("optimize", [True, False])
+def test_array_join_passes_over_nulls(optimize: bool) -> None:
+    """As in Spark, PostgreSQL and DuckDB; one null made the text null."""
+    query = ew.sql(
+        "CREATE STREAM S (a TEXT, b TEXT); SELECT array_join([a, 'z', b], '-') AS v, "
+        "array_join(['a', NULL], '/') AS w, array_join(CASE WHEN a IS NULL THEN [b] END, '-') AS u FROM S",
+        optimize=optimize,
+    )
+    given = [("x", None), (None, "y"), (None, None), ("x", "y")]
+    said = history_of(list(ew.run(query, {"S": [ew.Insert(1, 2, {"a": a, "b": b}) for a, b in given]}))).snapshot(1)
+    assert said == {
+        ("x-z", "a", None): 1, ("z-y", "a", "y"): 1, ("z", "a", ""): 1, ("x-z-y", "a", None): 1
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("optimize", [True, False])
+@pytest.mark.parametrize(
+    ("text", "rows"),
+    [
+        ("SELECT k, GROUPING(k) AS g FROM S GROUP BY ROLLUP(k)", {(1, 0): 1, (2, 0): 1, (None, 1): 1}),
+        ("SELECT 1 AS one FROM S GROUP BY GROUPING SETS ((), (k))", {(1,): 3}),
+        ("SELECT GROUPING(k) AS g FROM S GROUP BY CUBE(k) HAVING GROUPING(k) = 1", {(1,): 1}),
+    ],
+)
+def test_sets_of_groups_without_an_aggregate(text: str, rows: dict[tuple[Any, ...], int], optimize: bool) -> None:
+    """The set () was refused with words about Python's aggregate()."""
+    query = ew.sql(f"CREATE STREAM S (k INT); {text}", optimize=optimize)
+    said = history_of(list(ew.run(query, {"S": [ew.Insert(1, 3, {"k": 1}), ew.Insert(1, 4, {"k": 2})]})))
+    assert said.snapshot(2) == rows and not said.snapshot(4)

@@ -230,6 +230,9 @@ def _group(
         columns[id(call)] = over([col(name) for name in names])
     if not keys and not uses:
         raise binding.error("HAVING needs groups or aggregates; conditions on rows stand in WHERE", e.span)
+    if not kept and not uses:  # the set () without aggregates: a row where anything is alive
+        whole = s.Function("count", (), e.span, star=True)
+        uses.append((binding.name("count"), AggregateUse("count", (), (), False), whole))
     node = aggregate(kept, uses, rows)
     counts = frozenset(name for name, use, _ in uses if use.function in ("count", "count_distinct"))
     groups = Groups(rows, tuple((expr, name) for name, expr in kept), columns, counts, absent)

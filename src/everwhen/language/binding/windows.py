@@ -119,6 +119,9 @@ def _check_time(item: s.Windowed, rows: Rows, binding: Binding) -> None:
     column = any(same(item.time, c.name) for table in rows.scope.tables for c in table.columns)
     if ordered is not None or column:
         own = f"DESCRIPTOR({ordered})" if ordered is not None else "leave it out"
+        if item.partition and not isinstance(item.item, s.Derived):
+            stream = rows.scope.tables[0].alias
+            own += f", or write {stream}.{item.time.text} for a column of PARTITION BY"
         raise binding.error(
             f"windows go by the time of the rows, and {item.time.text} is another column; {own}", item.time.span
         )
