@@ -23,8 +23,7 @@ from everwhen.engine.session.query_registry import State
 from everwhen.engine.session.sql_session import Outcome, SqlQuery
 from everwhen.errors import EverwhenError, QueryError
 from everwhen.jobs.status import Found, late_rows_files, read_status
-from everwhen.jobs.status_view import axis_of
-from everwhen.jobs.status_view import status_text
+from everwhen.jobs.status_view import axis_of, status_text
 from everwhen.serve.watched import Observation, newest_late
 from everwhen.stream.element_batch import ElementBatch
 

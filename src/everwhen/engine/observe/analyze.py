@@ -46,8 +46,8 @@ class Observed:
 
 @dataclass(frozen=True, slots=True)
 class Analysis:
-    """A plan that ran.  `elements`: how many were read, `said` how many its answer has, in so many seconds.  `last`: of a
-    query of a session, how many came to its last filters, which are no operator, and how many they let through."""
+    """A plan that ran.  `elements`: how many were read, `said` how many its answer has, in so many seconds.  `last`: of
+    a query of a session, how many came to its last filters, which are no operator, and how many they let through."""
 
     elements: int
     said: int
