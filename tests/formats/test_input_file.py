@@ -221,6 +221,20 @@ def test_a_row_with_other_fields_than_the_header_is_told_by_its_line(tmp_path: P
             read(broken, kind="constant")
 
 
+def test_a_quotation_mark_that_nothing_closes_does_not_swallow_the_rows_behind_it(tmp_path: Path) -> None:
+    for end in ('x"y"\n', '"x', '"', '"""', '"a ""b"" c\n3,z\n'):
+        opened = tmp_path / "a.csv"
+        opened.write_text(f"item,name\n1,x\n2,{end}")
+        if end == 'x"y"\n':  # a mark inside of a field is text
+            assert len(read(str(opened), kind="constant")) == 2
+            continue
+        with pytest.raises(InputError, match=r"a\.csv:3: a quotation mark is opened in this row, and the file ends"):
+            read(str(opened), kind="constant")
+    for end in ('"x"', '""', '""""', '""\n', '"a\nb"\n', '"a ""b"""'):
+        opened.write_text(f"item,name\n1,x\n2,{end}")
+        assert len(read(str(opened), kind="constant")) == 2, end
+
+
 def test_files_that_are_not_what_their_names_say(tmp_path: Path) -> None:
     broken = tmp_path / "a.parquet"
     broken.write_bytes(b"PAR1 and no more")

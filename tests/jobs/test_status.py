@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
-from everwhen.core.time import INF, NEVER
+from everwhen.core.time import INF, NEVER, show
 from everwhen.errors import StateError
+from everwhen.jobs.local_job import LocalJob
+from everwhen.jobs.plan import job_plan
 from everwhen.jobs.status import (
     JobLog,
     JobStatus,
@@ -87,6 +90,28 @@ def test_the_words_for_people(tmp_path):
     assert lines[2].endswith("42 rows, 2 per second, nothing promised, 3 files behind, 2 late")
     assert lines[3].endswith("4 changes of rows written, 3 rows wait, final everything")
     assert lines[4] == "  Bid has promised nothing yet"
+
+
+def test_times_are_told_as_the_sources_have_them(tmp_path):
+    dated = replace(
+        STATUS, dated=True, tick="1s", sources={"Bid": replace(STATUS.sources["Bid"], promised=86_400)},
+        sinks={"best": replace(STATUS.sinks["best"], final=3_600)},
+    )  # fmt: skip
+    write_status(tmp_path, dated)
+    text = status_text(read_status(tmp_path))
+    assert "promised up to 1970-01-02 00:00:00" in text and "final up to 1970-01-01 01:00:00" in text
+    write_status(tmp_path, replace(dated, dated=False))
+    assert "promised up to 86400," in status_text(read_status(tmp_path))
+
+
+def test_a_job_over_timestamps_tells_timestamps(tmp_path):
+    (tmp_path / "bids.csv").write_text("at,item\n2024-03-01 08:00:00,7\n2024-03-01 09:00:00,8\n")
+    plan = job_plan(f"""
+        CREATE STREAM Bid (at TIMESTAMP, item INT) SOURCE file('{tmp_path}/bids.csv') ORDERED BY at WITHIN 1 HOUR;
+        CREATE SINK k FROM Bid INTO discard(form = 'elements')""")
+    told = []
+    LocalJob(plan, tmp_path / "state", watch=lambda status: told.append((status.dated, status.tick, show(0)))).run()
+    assert told[-1] == (True, "1ms", "1970-01-01 00:00:00")
 
 
 def test_the_log_and_who_is_there(tmp_path, monkeypatch):

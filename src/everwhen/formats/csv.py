@@ -34,15 +34,18 @@ def csv_pieces(path: str, schema: Schema, times: Collection[str], batch: int) ->
     first = FIRST_ROW
     if is_empty(path):
         return
+    last = None
     try:
         with pcsv.open_csv(path, **_options(path, csv_names(path))) as reader:
             for block in reader:
                 for start in range(0, block.num_rows, batch):
-                    piece = block.slice(start, batch)
+                    last = piece = block.slice(start, batch)
                     yield _typed(piece, schema, times, path, first), first
                     first += piece.num_rows
     except (pa.ArrowException, UnicodeDecodeError) as bad:
         raise _unreadable(path, bad) from None
+    if last is not None and last.num_rows:
+        _check_quotes(path, last.column(last.num_columns - 1)[-1].as_py(), first - 1)
 
 
 def csv_lines(
@@ -157,6 +160,20 @@ def _cast(column: pa.Array, type_: pa.DataType, name: str, path: str, first: int
                 problem = f"{column[i].as_py()!r} in column {name!r} is not of type {type_}"
                 raise InputError(problem, source=path, line=first + i) from None
         raise
+
+
+def _check_quotes(path: str, text: str | None, line: int) -> None:
+    """Refuse a file whose last field begins with a quotation mark that nothing closes: all rows behind the mark would
+    be one text.  The reader takes such a field as it is."""
+    raw = b'"' + (text or "").replace('"', '""').encode()
+    with open(path, "rb") as file:
+        size = file.seek(0, io.SEEK_END)
+        file.seek(max(0, size - len(raw) - 1))
+        tail = file.read()
+    marks = len(tail) - len(tail.rstrip(b'"'))
+    if tail.endswith(raw) and (raw.strip(b'"') or marks % 2):
+        problem = "a quotation mark is opened in this row, and the file ends before it is closed"
+        raise InputError(problem, source=path, line=line, remedy="close it, or take it out")
 
 
 def _unreadable(path: str, bad: Exception) -> InputError:

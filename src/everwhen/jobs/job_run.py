@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from everwhen.core.time import NEVER
+from everwhen.core.time_axis import times_shown
 from everwhen.engine.files.checkpoint import agree
 from everwhen.errors import StateError
 from everwhen.jobs.formed_sink import FormedSink
@@ -74,7 +75,8 @@ class JobRun(ABC):
             writer = self._writer()
             again = f", start number {self.restarts + 1}" if self.restarts else ""
             self._note(f"{self.name}: started as process {os.getpid()}{again}")
-            yield writer
+            with times_shown(self.plan.axis):
+                yield writer
         finally:
             self._lease.release()
 
@@ -133,7 +135,7 @@ class JobRun(ABC):
         return JobStatus(
             state=state, engine=self.engine, job=self.name, pid=holder.process, host=holder.host, started=self._started,
             updated=time.time(), restarts=self.restarts, sources=dict(sources), sinks=dict(sinks), error=error,
-            **figures,
+            tick=self.plan.axis.tick_text, dated=self.plan.axis.dated, **figures,
         )  # fmt: skip
 
     def note_rates(self, rows: Mapping[str, int], elements: Mapping[str, int]) -> None:

@@ -28,7 +28,7 @@ from everwhen.core.consistency import LEVELS, MIDDLE, Consistency, consistency
 from everwhen.core.emit import Emit
 from everwhen.core.kinds import kind
 from everwhen.core.schema import Schema
-from everwhen.core.time import ticks
+from everwhen.core.time_axis import TimeAxis, tick_length
 from everwhen.engine.files.live_inputs import LiveInput
 from everwhen.errors import LoopError, QueryError, SqlError
 from everwhen.jobs.formed_sink import FormedSink
@@ -91,6 +91,11 @@ class JobPlan:
     sinks: Mapping[str, JobSink]
     grows: tuple[str, ...] = field(default=())
 
+    @property
+    def axis(self) -> TimeAxis:
+        """How its times are shown: as timestamps if a source has them."""
+        return TimeAxis(tick_length(self.tick), any(each.stamped is not None for each in self.sinks.values()))
+
     def identity(self, asked: bool = False) -> dict[str, str]:
         """What must not change while the job has state: its queries as they run, or as they were asked."""
         found = {f"source {name}": str(each.options) for name, each in self.sources.items()}
@@ -146,7 +151,7 @@ def job_plan(text: str, tick: str = "1ms", catalog: Catalog | None = None, *, un
     """The text of a job, checked.  `unbounded`: state that nothing bounds is allowed."""
     program = job_program(text, catalog, tick, _replacing)
     sources = {name: _source(program, each, tick) for name, each in program.sources.items()}
-    stamped = ticks(tick, "1ns") if any(map(_has_timestamps, program.sources.values())) else None
+    stamped = tick_length(tick) if any(map(_has_timestamps, program.sources.values())) else None
     sinks = {name: _sink(program, each, stamped) for name, each in program.sinks.items()}
     grows: list[str] = []
     for each in sinks.values():

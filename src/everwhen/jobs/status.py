@@ -77,7 +77,7 @@ class OperatorStatus:
 @dataclass(frozen=True)
 class JobStatus:
     """A job.  `state`: starting, running, stopped, done or failed.  Times of streams are ticks; null: nothing is
-    promised yet; "inf": everything is."""
+    promised yet; "inf": everything is.  `tick`: how long one is; `dated`: to people they are timestamps."""
 
     state: str
     engine: str
@@ -100,6 +100,8 @@ class JobStatus:
     operators: Sequence[OperatorStatus] = ()
     worked: float = 0.0
     """Seconds that all epochs since this start took."""
+    tick: str = "1ms"
+    dated: bool = False
 
     def to_plain(self) -> dict[str, Any]:
         """As JSON has it."""

@@ -6,11 +6,23 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
+from everwhen.core.time import show
+from everwhen.core.time_axis import TimeAxis, tick_length, times_shown
 from everwhen.jobs.status import Found
 
 
 def status_text(found: Found) -> str:
     """How the job is, how its sources and sinks are."""
+    with times_shown(axis_of(found.status)):
+        return _text(found)
+
+
+def axis_of(status: Mapping[str, Any]) -> TimeAxis:
+    """How the times of a job are shown; one of an earlier version does not tell, and has numbers."""
+    return TimeAxis(tick_length(status.get("tick", "1ms")), bool(status.get("dated")))
+
+
+def _text(found: Found) -> str:
     s = found.status
     since = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(s["started"]))
     lines = [f"{s['job']}: {found.state} ({s['engine']}), process {s['pid']} on {s['host']}, since {since}"]
@@ -48,11 +60,11 @@ def _sink(each: Mapping[str, Any]) -> str:
 
 
 def _promised(t: Any) -> str:
-    return "nothing promised" if t is None else "everything promised" if t == "inf" else f"promised up to {t}"
+    return "nothing promised" if t is None else "everything promised" if t == "inf" else f"promised up to {show(t)}"
 
 
 def _instant(t: Any) -> str:
-    return "nothing" if t is None else "everything" if t == "inf" else f"up to {t}"
+    return "nothing" if t is None else "everything" if t == "inf" else f"up to {show(t)}"
 
 
 def _bytes(count: int) -> str:

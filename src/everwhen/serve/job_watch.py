@@ -17,14 +17,13 @@ from everwhen.core.emit import Emit
 from everwhen.core.late_count import LateCount
 from everwhen.core.schema import Schema
 from everwhen.core.time import INF, NEVER
-from everwhen.core.time_axis import TimeAxis
 from everwhen.engine.observe.answer_book import AnswerBook, Counts
 from everwhen.engine.observe.graph import GraphNode
 from everwhen.engine.session.query_registry import State
 from everwhen.engine.session.sql_session import Outcome, SqlQuery
 from everwhen.errors import EverwhenError, QueryError
 from everwhen.jobs.status import Found, late_rows_files, read_status
-from everwhen.jobs.status_view import status_text
+from everwhen.jobs.status_view import axis_of, status_text
 from everwhen.serve.watched import Observation, newest_late
 from everwhen.stream.element_batch import ElementBatch
 
@@ -87,7 +86,7 @@ class JobWatch:
         latest = max((_instant(each["now"]) for each in sinks.values()), default=NEVER)
         return Observation(
             float(status.get("updated", time.time())), int(status.get("epochs", 0)),
-            sum(each["rows"] for each in sources.values()), found.state, problem, None, TimeAxis(),
+            sum(each["rows"] for each in sources.values()), found.state, problem, None, axis_of(status),
             _graph({**status, "sources": sources}, promised, latest),
             tuple(_query(found, name, each) for name, each in sinks.items()),
             frozenset(), {name: each["rows"] for name, each in sources.items()},

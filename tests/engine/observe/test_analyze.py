@@ -94,3 +94,16 @@ def test_in_a_session_a_query_has_its_own_operators() -> None:
     session.stop("mine")
     with pytest.raises(ew.QueryError, match="the query 'mine' is stopped, so there is nothing to look at; start it"):
         session.analyze("mine")
+
+
+def test_the_last_filters_of_a_query_are_told_and_counted() -> None:
+    session = Session()
+    session.register("none", S.where(ew.col("x") > 1_000))
+    session.push({"S": batch_of(EVENTS, SCHEMA)})
+    found = session.analyze("none")
+    assert (found.elements, found.said, found.last) == (9, 0, (9, 0))
+    assert "The last filters of the query got 9 rows and let 0 through." in found.lines()
+    assert not any("the source itself" in line for line in found.lines())
+    session.register("all", S)
+    session.push({"S": batch_of(EVENTS, SCHEMA)})
+    assert "The answer is the source itself: nothing is computed." in session.analyze("all").lines()

@@ -299,3 +299,12 @@ def test_the_least_instant() -> None:
         for low in (NEVER, -100, wanted - 1):
             found = find.least(lambda t, wanted=wanted: t >= wanted, low, 12)  # type: ignore[misc]
             assert found == wanted
+
+
+def test_a_query_of_a_session_whose_last_filter_lets_nothing_through() -> None:
+    session = ew.SqlSession()
+    session.execute("CREATE STREAM S (k INT, v INT); SELECT k, v FROM S WHERE v > 1000")
+    session.push({"S": batch_of([Insert(1, 2, {"k": 1, "v": 2})], session.schema_of("S"))})
+    why = session.waiting("q1")
+    assert (why.reason, why.operator) == ("nothing passes", "q1: last filters")
+    assert "rows came, and the operator 'q1: last filters' has let none through (1 in, 0 out)" in str(why)

@@ -46,13 +46,15 @@ class Observed:
 
 @dataclass(frozen=True, slots=True)
 class Analysis:
-    """A plan that ran.  `elements`: how many were read, `said` how many its answer has, in so many seconds."""
+    """A plan that ran.  `elements`: how many were read, `said` how many its answer has, in so many seconds.  `last`: of
+    a query of a session, how many came to its last filters, which are no operator, and how many they let through."""
 
     elements: int
     said: int
     seconds: float
     observed: tuple[Observed, ...]
     remark: str = ""
+    last: tuple[int, int] | None = None
 
     @property
     def operators(self) -> tuple[Observed, ...]:
@@ -87,8 +89,13 @@ class Analysis:
 
     def _remarks(self) -> list[str]:
         costly, large = self.costliest, self.largest
+        remarks = [self.remark] if self.remark else []
+        if self.last is not None:
+            came, passed = self.last
+            remarks.insert(0, f"The last filters of the query got {came:,} rows and let {passed:,} through.")
         if costly is None:
-            return ["The answer is the source itself: nothing is computed.", *([self.remark] if self.remark else [])]
+            told = "The answer is the source itself: nothing is computed."
+            return remarks if self.last is not None else [told, *remarks]
         share = costly.sample.seconds / self._spent
         found = [f"Costliest: {costly.name}, {share:.0%} of the operators' {self._spent:.3f} s."]
         if large is None:
@@ -96,23 +103,23 @@ class Analysis:
         else:
             kept = f"{large.sample.state_rows:,} rows, {_bytes(large.sample.state_bytes or 0)}"
             found.append(f"Largest state: {large.name}, {kept}; it keeps {large.keeps}.")
-        came, said = self.inputs, self.operators[-1]
-        changes = sum(each.sample.changes for each in came)
+        inputs, said = self.inputs, self.operators[-1]
+        changes = sum(each.sample.changes for each in inputs)
         if changes:
-            taken = sum(each.sample.taken for each in came) / changes
+            taken = sum(each.sample.taken for each in inputs) / changes
             found.append(
                 f"Corrections: {taken:.1%} of what came, {_percent(said.item('corrections'))} of what was said."
             )
-        late = sum(each.sample.late for each in came)
+        late = sum(each.sample.late for each in inputs)
         if late:
-            found.append(f"Late: {late / max(sum(each.sample.rows_in for each in came), 1):.1%} of what came.")
+            found.append(f"Late: {late / max(sum(each.sample.rows_in for each in inputs), 1):.1%} of what came.")
         behind = max(self.operators, key=lambda each: each.item("lag") or 0)
         if behind.item("lag"):
             found.append(f"Furthest behind: {behind.name}, {behind.item('lag')} ticks after the largest start.")
         uneven = max(self.operators, key=lambda each: each.skew or 0)
         if uneven.skew is not None:
             found.append(f"Most uneven: {uneven.name}, its largest partition has {uneven.skew:.2f} times the mean.")
-        return [*found, *([self.remark] if self.remark else [])]
+        return [*found, *remarks]
 
     @property
     def _spent(self) -> float:

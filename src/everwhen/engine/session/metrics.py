@@ -43,10 +43,16 @@ def collect(network: Network, entries: Sequence[Entry], now: float) -> dict[str,
             [entry.name for entry in mine],
         )
         for entry in mine:
-            tail, last = entry.subscription, f"{entry.name}: last filters"
-            if tail is not None and entry.steps:
-                rows, seconds = (tail.rows_in, tail.rows_out), now - tail.began
-                found[last] = OperatorMetadata.of(
-                    last, rows, seconds, StateSize(), outlet.encoder.cti, "nothing", (name,), [entry.name]
-                )
+            last = last_filters(entry, now, outlet.encoder.cti, name)
+            if last is not None:
+                found[last.name] = last
     return found
+
+
+def last_filters(entry: Entry, now: float, progress: int, reads: str) -> OperatorMetadata | None:
+    """The last filters of a query, which run behind the output that it shares with others; None if it has none."""
+    tail = entry.subscription
+    if tail is None or not entry.steps:
+        return None
+    rows, seconds, name = (tail.rows_in, tail.rows_out), now - tail.began, f"{entry.name}: last filters"
+    return OperatorMetadata.of(name, rows, seconds, StateSize(), progress, "nothing", (reads,), [entry.name])

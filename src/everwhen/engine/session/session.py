@@ -39,6 +39,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any, overload
 
@@ -274,11 +275,14 @@ class Session(ReplacedQueries):
         nodes = [self._network.flow.nodes[number] for number in sorted(numbers)]
         seconds = self._clock() - min((node.began for node in nodes), default=outlet.began)
         read = sum(node.rows_in for node in nodes if all(port.source is not None for port in node.placed.inputs))
+        last = metrics.last_filters(entry, self._clock(), outlet.encoder.cti, "")
+        passed = None if last is None else (last.rows_in, last.rows_out)
+        said = outlet.rows_out if last is None else last.rows_out
         remark = "" if name in self._analyzed else "Of inputs, lifetimes and corrections all is measured from now on."
         if name not in self._analyzed:
             self._analyzed[name] = self.metadata(name).subscribe()
         wanted = self._analyzed[name]
-        return Analysis(read, outlet.rows_out, seconds, wanted.observed(seconds), remark)
+        return Analysis(read if nodes else outlet.rows_in, said, seconds, wanted.observed(seconds), remark, passed)
 
     def waiting(self, name: str) -> Waiting:
         """Why a running query says nothing at the moment: which source holds it back, and which promise would bring
@@ -305,6 +309,9 @@ class Session(ReplacedQueries):
 
         ports = [each for port in network.outlets[entry.exit].ports for each in network.below(port)]
         found = situation(name, network.flow, network.ingress, dict.fromkeys(ports), copy, {}, entry.valid_from)
+        last = metrics.last_filters(entry, now, network.outlets[entry.exit].encoder.cti, "")
+        if last is not None:  # behind all operators
+            found = replace(found, operators=[*found.operators, last])
         return partial(find_waiting, found)
 
     # -- state --------------------------------------------------------------------------------------------------

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -55,6 +55,7 @@ class Handle:
         self._bound = bound
         self._rebinding = threading.RLock()
         self._stopped = False
+        self.picture: Callable[[], str] | None = None
         if runner.lease is not None:
             runner.lease.is_used = lambda: self.is_active
 
@@ -381,6 +382,10 @@ class Handle:
         for sink in self._runner.sinks.values():
             sink.close()
         self._release()
+
+    def _repr_html_(self) -> str | None:
+        """How it is, its graph, and its answers as of now, for notebooks (`handle_html.py`)."""
+        return None if self.picture is None else self.picture()
 
     def _release(self) -> None:
         """The checkpoint may be used by others again."""

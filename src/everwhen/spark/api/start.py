@@ -18,6 +18,7 @@ from everwhen.sinks.base import EpochSink
 from everwhen.sinks.callback import CallbackSink
 from everwhen.sinks.changelog import ChangelogSink
 from everwhen.spark.api.handle import Handle
+from everwhen.spark.api.handle_html import HandlePicture
 from everwhen.spark.api.job import Job, Query, Rebinding, Settings, asked_text, named
 from everwhen.spark.api.replacing import Replacement, Replanning, Resumption, both_forms
 from everwhen.spark.driver.epoch_log import EpochLog
@@ -127,7 +128,9 @@ def start(
         bound = Rebinding(job, dict(inputs), described)
         replanning = None if every is None else Replanning(bound, forms, every)
         stream, runner = job.begin(ready, journal, lease, replanning)
-        return Handle(stream, runner, bound)
+        handle = Handle(stream, runner, bound)
+        handle.picture = HandlePicture(handle)
+        return handle
     except BaseException:
         lease.release()
         raise
