@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import logging
 import os
 import re
 import subprocess
@@ -289,3 +290,15 @@ def test_a_reader_that_has_seen_enough_ends_it_quietly(tmp_path: Path) -> None:
         process.stdout.close()
         assert process.stderr.read() == b""
         assert process.wait(60) == 0
+
+
+def test_the_package_is_a_program_too() -> None:
+    done = subprocess.run([sys.executable, "-m", "everwhen", "--version"], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "") and done.stdout.startswith("everwhen ")
+
+
+def test_warnings_of_the_library_are_told_in_the_words_of_the_program(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--version"]) == main(["--version"]) == 0
+    capsys.readouterr()
+    logging.getLogger("everwhen.storage.lease").warning("%s was left behind", "it")
+    assert capsys.readouterr().err == "everwhen: warning: it was left behind\n"

@@ -10,6 +10,7 @@ A command is a `Command` of one of the modules of this package; `_COMMANDS` list
 from __future__ import annotations
 
 import argparse
+import logging
 import os
 import sys
 import textwrap
@@ -20,7 +21,7 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Final
 
 from everwhen.cli import explain, jobs, run, serve, shell, streams
-from everwhen.cli.command import DONE, FAILED, WRONG_COMMAND, WRONG_INPUT, Command, Interrupted, fail, note
+from everwhen.cli.command import DONE, FAILED, WRONG_COMMAND, WRONG_INPUT, Command, Interrupted, fail, note, warn
 from everwhen.engine.interruption import leave
 from everwhen.errors import EverwhenError, InputError, QueryError
 from everwhen.startup import is_program, loaded
@@ -34,6 +35,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Runs a command line and returns its exit status."""
     try:
         loaded()
+        _say_warnings()
         options = _parser().parse_args(argv)
         status: int = options.command(options)
         sys.stdout.flush()
@@ -61,6 +63,19 @@ def main(argv: Sequence[str] | None = None) -> int:
         return fail(error, FAILED)
     except Exception as error:
         return fail(f"unforeseen {type(error).__name__}: {error}", FAILED)
+
+
+class _Warnings(logging.Handler):
+    """What the library warns of, in the words of the program."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        warn(record.getMessage())
+
+
+def _say_warnings() -> None:
+    logger = logging.getLogger("everwhen")
+    if not any(isinstance(each, _Warnings) for each in logger.handlers):
+        logger.addHandler(_Warnings(logging.WARNING))
 
 
 def _may_hurry() -> bool:
