@@ -302,3 +302,27 @@ def test_warnings_of_the_library_are_told_in_the_words_of_the_program(capsys: py
     capsys.readouterr()
     logging.getLogger("everwhen.storage.lease").warning("%s was left behind", "it")
     assert capsys.readouterr().err == "everwhen: warning: it was left behind\n"
+
+
+def test_elements_are_not_written_into_a_file_that_would_be_read_as_rows(
+    file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    query = tmp_path / "q.sql"
+    query.write_text("SELECT item FROM S")
+    for command in (["run", str(query), "--in", f"S={file}", "--engine", "local"], ["history", str(file)]):
+        assert main([*command, "--out", str(tmp_path / "out.csv")]) == 2
+        assert "would be read as plain rows" in capsys.readouterr().err and not (tmp_path / "out.csv").exists()
+
+
+def test_files_and_folders_that_hold_no_elements_are_told_from_others(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "rows.csv").write_text("a,b\n1,2\n")
+    (tmp_path / "empty").mkdir()
+    for name, said in (
+        ("rows.csv", "rows.csv: CSV is read by run and shell"),
+        ("empty", "Is a directory (of folders only changelogs are read, which have a _changelog.json)"),
+        ("absent/", "absent/: No such file or directory"),
+    ):
+        assert main(["check", f"{tmp_path}/{name}"]) == 2
+        assert said in capsys.readouterr().err

@@ -28,7 +28,7 @@ from everwhen.startup import is_program, loaded
 
 _GLANCE: Final = 3.0
 """Seconds in which the address of the page can be read."""
-_MISUSE: Final = (FileNotFoundError, IsADirectoryError, NotADirectoryError, PermissionError)
+_MISUSE: Final = (FileNotFoundError, NotADirectoryError, PermissionError)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -57,6 +57,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         return fail(error, WRONG_INPUT)
     except QueryError as error:
         return fail(error, WRONG_COMMAND)
+    except IsADirectoryError as error:
+        remedy = "of folders only changelogs are read, which have a _changelog.json"
+        return fail(f"{error.filename}: {error.strerror} ({remedy})", WRONG_COMMAND)
     except _MISUSE as error:
         return fail(f"{error.filename}: {error.strerror or error}", WRONG_COMMAND)
     except (EverwhenError, OSError) as error:
