@@ -144,7 +144,7 @@ def test_a_place_that_cannot_be_written(tmp_path: Path) -> None:
 
 def test_what_is_held_is_named(tmp_path: Path) -> None:
     lease = take_lease(LocalFolder(str(tmp_path)), "out/", "output folder")
-    with pytest.raises(InUseError, match="^the output folder out/ is in use by another run: process"):
+    with pytest.raises(InUseError, match=r"^the output folder out/ is in use by another run: process"):
         take_lease(LocalFolder(str(tmp_path)), "out/", "output folder")
     lease.release()
     (tmp_path / "file").touch()

@@ -173,8 +173,8 @@ class Ingress:
             self.of(source)  # it is read
             if not isinstance(batch, ElementBatch):
                 raise QueryError(
-                    f"{source} is pushed an ElementBatch, not a {type(batch).__name__}: ElementBatch.of(elements, schema) "
-                    "makes one (ew.run takes tables)"
+                    f"{source} is pushed an ElementBatch, not a {type(batch).__name__}: "
+                    "ElementBatch.of(elements, schema) makes one (ew.run takes tables)"
                 )
         intakes = [(each.intake, batch) for source, batch in batches.items() for each in self.of(source)]
         checked: list[SourcePipeline] = []

@@ -272,9 +272,7 @@ def _parsed(text: bytes) -> Holder | None:
 
 def _refused(named: str, holder: Holder | None) -> InUseError:
     who = "another run" if holder is None else f"another run: {holder}"
-    return InUseError(
-        f"{named} is in use by {who}; wait for it or stop it, or take another directory"
-    )
+    return InUseError(f"{named} is in use by {who}; wait for it or stop it, or take another directory")
 
 
 def _say_taken_over(named: str, before: Holder) -> None:
