@@ -24,7 +24,7 @@ def is_program(command: Sequence[str]) -> bool:
     """
     if len(command) > 1 and os.path.basename(command[1]) in ("everwhen", "everwhen.exe"):
         return True
-    return any(pair == ("-m", "everwhen.cli") for pair in pairwise(command))
+    return any(pair in (("-m", "everwhen"), ("-m", "everwhen.cli")) for pair in pairwise(command))
 
 
 def _end(number: int, frame: FrameType | None) -> None:

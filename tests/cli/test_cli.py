@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import logging
 import os
 import re
 import subprocess
@@ -289,3 +290,39 @@ def test_a_reader_that_has_seen_enough_ends_it_quietly(tmp_path: Path) -> None:
         process.stdout.close()
         assert process.stderr.read() == b""
         assert process.wait(60) == 0
+
+
+def test_the_package_is_a_program_too() -> None:
+    done = subprocess.run([sys.executable, "-m", "everwhen", "--version"], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "") and done.stdout.startswith("everwhen ")
+
+
+def test_warnings_of_the_library_are_told_in_the_words_of_the_program(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--version"]) == main(["--version"]) == 0
+    capsys.readouterr()
+    logging.getLogger("everwhen.storage.lease").warning("%s was left behind", "it")
+    assert capsys.readouterr().err == "everwhen: warning: it was left behind\n"
+
+
+def test_elements_are_not_written_into_a_file_that_would_be_read_as_rows(
+    file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    query = tmp_path / "q.sql"
+    query.write_text("SELECT item FROM S")
+    for command in (["run", str(query), "--in", f"S={file}", "--engine", "local"], ["history", str(file)]):
+        assert main([*command, "--out", str(tmp_path / "out.csv")]) == 2
+        assert "would be read as plain rows" in capsys.readouterr().err and not (tmp_path / "out.csv").exists()
+
+
+def test_files_and_folders_that_hold_no_elements_are_told_from_others(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "rows.csv").write_text("a,b\n1,2\n")
+    (tmp_path / "empty").mkdir()
+    for name, said in (
+        ("rows.csv", "rows.csv: CSV is read by run and shell"),
+        ("empty", "Is a directory (of folders only changelogs are read, which have a _changelog.json)"),
+        ("absent/", "absent/: No such file or directory"),
+    ):
+        assert main(["check", f"{tmp_path}/{name}"]) == 2
+        assert said in capsys.readouterr().err

@@ -122,3 +122,10 @@ def test_a_history_without_gap_or_double() -> None:
     for x in range(16):
         live = [(t % 2) for t in range(12) if t <= x < t + 4 and (x < at or t % 3 > 1)]
         assert history.snapshot(x) == {(item, live.count(item)): 1 for item in set(live)}
+
+
+def test_drop_query_names_what_removes_one() -> None:
+    session = ew.SqlSession()
+    session.execute("CREATE STREAM S (x INT); SELECT x FROM S")
+    with pytest.raises(ew.SqlError, match=r"line 1, column 6: a query is removed by its name: \\remove in the shell"):
+        session.execute("DROP QUERY q1")

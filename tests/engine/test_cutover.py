@@ -167,7 +167,10 @@ def test_the_old_plan_answers_until_the_new_one_knows() -> None:
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda s: s.replace("q", S.select(k=ew.col("k"))), "has the columns .* cannot replace it"),
+        (
+            lambda s: s.replace("q", S.select(k=ew.col("k"))),
+            "has the columns .* cannot replace it: give it the same columns, or start another query",
+        ),
         (
             lambda s: s.replace("q", S.range(3), at=1),
             "at 1: it can from 7 on, because its answer is right",

@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from everwhen.cli.program import main
 from everwhen.core.late_count import LateCount, LateWarnings
 from everwhen.core.schema import Schema
 from everwhen.core.time import NEVER
@@ -102,3 +103,15 @@ def test_a_run_that_goes_on_tells_it_once_after_a_while() -> None:
         quiet.look({"S": NEVER}, said, 1.0)
         quiet.look({"S": NEVER}, said, 2.0)
     assert len(told) == 1
+
+
+def test_times_are_written_as_the_answer_has_them(tmp_path: Path) -> None:
+    place, rows = tmp_path / "late.jsonl", "at,x\n2024-03-01 08:00:00,1\n2024-03-01 09:00:00,2\n2024-03-01 07:00:00,3\n"
+    (tmp_path / "s.csv").write_text(rows)
+    text = "CREATE STREAM S (at TIMESTAMP, x INT) ORDERED BY at WITHIN 1 MINUTE LATE ROWS DROP; SELECT x FROM S"
+    (tmp_path / "q.sql").write_text(text)
+    given = [f"{tmp_path}/q.sql", "--in", f"S={tmp_path}/s.csv", "--batch", "1", "--engine", "local"]
+    assert main(["run", *given, "--late-rows", str(place)]) == 0
+    assert json.loads(place.read_text())["vs"] == "2024-03-01T07:00:00Z"
+    assert main(["run", *given, "--late-rows", str(place), "--times", "ticks"]) == 0
+    assert json.loads(place.read_text())["vs"] == 1709276400000

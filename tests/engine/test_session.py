@@ -326,3 +326,10 @@ def test_metadata() -> None:
     assert (tail.rows_in, tail.rows_out, tail.selectivity) == (2, 1, 0.5)
     assert found["2 join (keyed)"].waits_for == ("T",) and found["3 map: output"].state_rows == 1
     assert session.state_size().rows == sum(each.state_rows for each in found.values()) + 3  # and the guards' events
+
+
+def test_what_is_no_batch_is_refused_by_name() -> None:
+    session = Session()
+    session.register("q", S)
+    with pytest.raises(QueryError, match=r"S is pushed an ElementBatch, not a list: ElementBatch\.of"):
+        session.push({"S": [Insert(1, 2, {"k": "a", "x": 1})]})  # type: ignore[dict-item]

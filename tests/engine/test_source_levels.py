@@ -222,3 +222,11 @@ def test_levels_in_sql() -> None:
     found = session.push({"S": batch_of([Insert(9, 10, {"k": "b", "x": 1})], schema)})
     assert any("k='a'" in line for line in heard(found["q2"]))
     assert [query.consistency.emit.value for query in session.queries()] == ["current"] * 3
+
+
+def test_what_is_no_query_and_no_level_is_refused_with_what_to_write() -> None:
+    query = ew.source("S", {"x": "int64"})
+    with pytest.raises(QueryError, match=r"'strong' is no level: give ew\.STRONG"):
+        ew.run(query, {"S": []}, "strong")  # type: ignore[arg-type]
+    with pytest.raises(QueryError, match=r"'SELECT x FROM S' is no query: a text becomes one by ew\.sql"):
+        ew.run("SELECT x FROM S", {"S": []})  # type: ignore[arg-type]

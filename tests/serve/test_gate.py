@@ -143,6 +143,7 @@ def test_a_read_only_page_shows_and_takes_no_orders() -> None:
             if endpoint.method == "POST" and endpoint.name not in ("login", "logout", "explain"):
                 response = server.client.post(endpoint.path.replace("{name}", "q1"), json={})
                 assert response.status_code == 403 and kind(response) == "read-only", endpoint
+                assert response.json()["error"]["message"] == "this page only shows: it watches a job, or is read-only"
         assert server.post("/api/explain", {"text": "SELECT item FROM Bid"})["text"]
         assert server.get("/api/state")["read_only"]
 

@@ -140,3 +140,13 @@ def test_a_place_that_cannot_be_written(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
     with pytest.raises(StateError, match=r"my checkpoint: cannot use it as a checkpoint: a file stands where"):
         take_lease(LocalFolder(str(tmp_path / "file")), "my checkpoint")
+
+
+def test_what_is_held_is_named(tmp_path: Path) -> None:
+    lease = take_lease(LocalFolder(str(tmp_path)), "out/", "output folder")
+    with pytest.raises(InUseError, match=r"^the output folder out/ is in use by another run: process"):
+        take_lease(LocalFolder(str(tmp_path)), "out/", "output folder")
+    lease.release()
+    (tmp_path / "file").touch()
+    with pytest.raises(StateError, match="out/: cannot use it as an output folder"):
+        take_lease(LocalFolder(str(tmp_path / "file")), "out/", "output folder")

@@ -133,6 +133,15 @@ def tolerance_option(text: str) -> float:
     return value
 
 
+def out_option(text: str) -> str:
+    """Where elements are written."""
+    if text.lower().endswith((".csv", ".tsv")):
+        raise argparse.ArgumentTypeError(
+            f"{text!r} would be read as plain rows, and elements are written: give FILE.jsonl or FILE.parquet"
+        )
+    return text
+
+
 def count_option(text: str) -> int:
     """A number of elements."""
     if not text.isdecimal() or not 1 <= int(text) <= MAX_TIME:

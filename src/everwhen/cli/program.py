@@ -10,6 +10,7 @@ A command is a `Command` of one of the modules of this package; `_COMMANDS` list
 from __future__ import annotations
 
 import argparse
+import logging
 import os
 import sys
 import textwrap
@@ -20,20 +21,21 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Final
 
 from everwhen.cli import explain, jobs, run, serve, shell, streams
-from everwhen.cli.command import DONE, FAILED, WRONG_COMMAND, WRONG_INPUT, Command, Interrupted, fail, note
+from everwhen.cli.command import DONE, FAILED, WRONG_COMMAND, WRONG_INPUT, Command, Interrupted, fail, note, warn
 from everwhen.engine.interruption import leave
 from everwhen.errors import EverwhenError, InputError, QueryError
 from everwhen.startup import is_program, loaded
 
 _GLANCE: Final = 3.0
 """Seconds in which the address of the page can be read."""
-_MISUSE: Final = (FileNotFoundError, IsADirectoryError, NotADirectoryError, PermissionError)
+_MISUSE: Final = (FileNotFoundError, NotADirectoryError, PermissionError)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs a command line and returns its exit status."""
     try:
         loaded()
+        _say_warnings()
         options = _parser().parse_args(argv)
         status: int = options.command(options)
         sys.stdout.flush()
@@ -55,12 +57,28 @@ def main(argv: Sequence[str] | None = None) -> int:
         return fail(error, WRONG_INPUT)
     except QueryError as error:
         return fail(error, WRONG_COMMAND)
+    except IsADirectoryError as error:
+        remedy = "of folders only changelogs are read, which have a _changelog.json"
+        return fail(f"{error.filename}: {error.strerror} ({remedy})", WRONG_COMMAND)
     except _MISUSE as error:
         return fail(f"{error.filename}: {error.strerror or error}", WRONG_COMMAND)
     except (EverwhenError, OSError) as error:
         return fail(error, FAILED)
     except Exception as error:
         return fail(f"unforeseen {type(error).__name__}: {error}", FAILED)
+
+
+class _Warnings(logging.Handler):
+    """What the library warns of, in the words of the program."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        warn(record.getMessage())
+
+
+def _say_warnings() -> None:
+    logger = logging.getLogger("everwhen")
+    if not any(isinstance(each, _Warnings) for each in logger.handlers):
+        logger.addHandler(_Warnings(logging.WARNING))
 
 
 def _may_hurry() -> bool:

@@ -13,7 +13,17 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from everwhen.algebra.builder import Stream
-from everwhen.cli.command import DONE, TERMINATED, Command, Interrupted, count_option, declare_times, note, warn
+from everwhen.cli.command import (
+    DONE,
+    TERMINATED,
+    Command,
+    Interrupted,
+    count_option,
+    declare_times,
+    note,
+    out_option,
+    warn,
+)  # fmt: skip
 from everwhen.cli.follow import LiveColumns, check_follow, declare_follow, run_live
 from everwhen.cli.input_size import expected_elements, suited_engine
 from everwhen.cli.progress import watched
@@ -34,7 +44,7 @@ def _declare_run(parser: argparse.ArgumentParser) -> None:
     declare_query(parser)
     add = parser.add_argument
     add(
-        "--out", metavar="FILE", default="-",
+        "--out", metavar="FILE", default="-", type=out_option,
         help="where the answer goes: .parquet, a changelog folder (DIR/), else JSON lines; - (default)",
     )  # fmt: skip
     add(

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import errno
+import os
 import sys
 from collections.abc import Iterator
 from typing import Final
@@ -15,6 +17,7 @@ from everwhen.cli.command import (
     Command,
     declare_times,
     fail,
+    out_option,
     read,
     time_option,
     tolerance_option,
@@ -38,6 +41,10 @@ def _declare_check(parser: argparse.ArgumentParser) -> None:
 
 def _opened(options: argparse.Namespace, file: str) -> tuple[TimeAxis, Iterator[ElementBatch]]:
     """The elements of a file, and the axis on which their times are shown."""
+    if file.lower().endswith((".csv", ".tsv")):
+        raise QueryError(f"{file}: CSV is read by run and shell; here a file of elements is: JSON lines or .parquet")
+    if file.endswith("/") and not os.path.exists(file):
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), file)
     axis, batches = read(file, _tick(options))
     return asked_axis(axis, options.times), batches
 
@@ -74,7 +81,9 @@ def _declare_history(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--coalesce", action="store_true", help="join lifetimes of equal rows: the canonical level form"
     )
-    parser.add_argument("--out", metavar="FILE", default="-", help="write elements here (- is the standard output)")
+    parser.add_argument(
+        "--out", metavar="FILE", default="-", type=out_option, help="write elements here (- is the standard output)"
+    )
     declare_times(parser, with_tick=True)
 
 

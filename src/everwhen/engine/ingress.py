@@ -169,6 +169,13 @@ class Ingress:
 
     def check(self, batches: Mapping[str, ElementBatch]) -> None:
         """Hold batches, by source, against their sources; on an error none of them has been taken."""
+        for source, batch in batches.items():
+            self.of(source)  # it is read
+            if not isinstance(batch, ElementBatch):
+                raise QueryError(
+                    f"{source} is pushed an ElementBatch, not a {type(batch).__name__}: "
+                    "ElementBatch.of(elements, schema) makes one (ew.run takes tables)"
+                )
         intakes = [(each.intake, batch) for source, batch in batches.items() for each in self.of(source)]
         checked: list[SourcePipeline] = []
         try:

@@ -21,6 +21,7 @@ from everwhen.algebra.builder import Stream
 from everwhen.algebra.nodes import Node, Source, over, walk
 from everwhen.core.consistency import LEVELS, MIDDLE, Consistency, consistency
 from everwhen.core.time import INF, show_length
+from everwhen.errors import QueryError
 from everwhen.plan.lower import lower
 
 Query = Stream | Node
@@ -28,6 +29,10 @@ Query = Stream | Node
 
 def chosen(query: Query, asked: Consistency | None) -> Consistency:
     """The level asked for, else the one that the query's text asks for, else MIDDLE."""
+    if not isinstance(query, Stream | Node):
+        raise QueryError(f"{query!r:.40} is no query: a text becomes one by ew.sql(text, streams…)")
+    if not isinstance(asked, Consistency | None):
+        raise QueryError(f"{asked!r:.40} is no level: give ew.STRONG, ew.MIDDLE, ew.WEAK or ew.consistency(B, M)")
     if asked is not None:
         return asked
     level = query.level if isinstance(query, Stream) else None

@@ -147,7 +147,7 @@ class Gate:
         if method == "POST" and headers.get("content-type", "").split(";")[0].strip().lower() != "application/json":
             return Refusal(415, "form", "an order is application/json")
         if method not in ("GET", "HEAD") and self.rules.read_only and path not in HARMLESS:
-            return Refusal(403, "read-only", "this page only shows; the server was started with --read-only")
+            return Refusal(403, "read-only", "this page only shows: it watches a job, or is read-only")
         return None
 
 

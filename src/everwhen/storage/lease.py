@@ -90,8 +90,10 @@ _MINE: Final[dict[str, Lease]] = {}
 _TAKING: Final = threading.Lock()
 
 
-def take_lease(folder: Folder, checkpoint: str) -> Lease:
-    """The checkpoint for this run alone; `InUseError` says who has it.  `folder` is where the lock lies."""
+def take_lease(folder: Folder, given: str, what: str = "checkpoint") -> Lease:
+    """The checkpoint, or `what` else this is, for this run alone; `InUseError` says who has it.  `folder` is where the
+    lock lies."""
+    named = f"the {what} {given}"
     with _TAKING:
         place = os.path.realpath(folder.path) if isinstance(folder, LocalFolder) else folder.place()
         mine = _MINE.get(place)
@@ -99,10 +101,10 @@ def take_lease(folder: Folder, checkpoint: str) -> Lease:
             mine.release()
         try:
             folder.make()
-            lease = _locked(folder, checkpoint) if isinstance(folder, LocalFolder) else None
-            _MINE[place] = lease = lease or _leased(folder, checkpoint)
+            lease = _locked(folder, named) if isinstance(folder, LocalFolder) else None
+            _MINE[place] = lease = lease or _leased(folder, named)
         except OSError as bad:
-            raise StateError(blame(bad, checkpoint, "use it as a checkpoint")) from None
+            raise StateError(blame(bad, given, f"use it as a{'n' * what.startswith('o')} {what}")) from None
         return lease
 
 
@@ -149,7 +151,7 @@ class _FileLock(Lease):
             self._file.close()
 
 
-def _locked(folder: LocalFolder, checkpoint: str) -> Lease | None:
+def _locked(folder: LocalFolder, named: str) -> Lease | None:
     """The file locked by the system; None if it has no locks there."""
     file = open(folder.place(_LOCK), "a+b", buffering=0)  # noqa: SIM115 - it is the lock, and closed by `release`
     try:
@@ -158,15 +160,15 @@ def _locked(folder: LocalFolder, checkpoint: str) -> Lease | None:
         found = _parsed(_content(file))
         file.close()
         if bad.errno in _BUSY:
-            raise _refused(checkpoint, found) from None
+            raise _refused(named, found) from None
         return None
     before = _parsed(_content(file))
     if before is not None:
-        _say_taken_over(checkpoint, before)
+        _say_taken_over(named, before)
     holder = _me(1 if before is None else before.token + 1)
     file.truncate(0)
     file.write(_text(holder))
-    return _FileLock(checkpoint, holder, file)
+    return _FileLock(named, holder, file)
 
 
 def _content(file: IO[bytes]) -> bytes:
@@ -190,7 +192,7 @@ class _FileLease(Lease):
             self._ended.set()
             who = "it was given to nobody" if found is None else f"it is held by {found} now"
             raise StateError(
-                f"the checkpoint {self.place} was taken over from this run, which had not renewed its lease in time: "
+                f"{self.place} was taken over from this run, which had not renewed its lease in time: "
                 f"{who}. This run stops, so that it does not write over what the other one does; nothing is lost"
             )
 
@@ -209,24 +211,24 @@ class _FileLease(Lease):
                 self._folder.remove(_LOCK)
 
 
-def _leased(folder: Folder, checkpoint: str) -> Lease:
+def _leased(folder: Folder, named: str) -> Lease:
     for _ in range(_TRIES):
         holder = _me(1)
         if folder.create(_LOCK, [_text(holder)]):
-            return _FileLease(checkpoint, holder, folder)
+            return _FileLease(named, holder, folder)
         before = _read(folder)
         if before is None:
             folder.remove(_LOCK)  # empty or damaged: nobody can be named, and nobody renews it
             continue
         if not (before.is_dead or _is_over(folder, before)):
-            raise _refused(checkpoint, before)
+            raise _refused(named, before)
         holder = _me(before.token + 1)
         folder.replace(_LOCK, [_text(holder)])
         found = _read(folder)
         if found is not None and found.id == holder.id:
-            _say_taken_over(checkpoint, before)
-            return _FileLease(checkpoint, holder, folder)
-    raise _refused(checkpoint, _read(folder))
+            _say_taken_over(named, before)
+            return _FileLease(named, holder, folder)
+    raise _refused(named, _read(folder))
 
 
 def _read(folder: Folder) -> Holder | None:
@@ -268,15 +270,13 @@ def _parsed(text: bytes) -> Holder | None:
         return None
 
 
-def _refused(checkpoint: str, holder: Holder | None) -> InUseError:
+def _refused(named: str, holder: Holder | None) -> InUseError:
     who = "another run" if holder is None else f"another run: {holder}"
-    return InUseError(
-        f"the checkpoint {checkpoint} is in use by {who}; wait for it or stop it, or take another directory"
-    )
+    return InUseError(f"{named} is in use by {who}; wait for it or stop it, or take another directory")
 
 
-def _say_taken_over(checkpoint: str, before: Holder) -> None:
-    _log.warning("the checkpoint %s was left behind by %s, which is gone; this run takes it over", checkpoint, before)
+def _say_taken_over(named: str, before: Holder) -> None:
+    _log.warning("%s was left behind by %s, which is gone; this run takes it over", named, before)
 
 
 def _machine() -> str:

@@ -162,7 +162,7 @@ class LiveRun:
     @contextmanager
     def _held(self) -> Iterator[None]:
         """The output and the checkpoint are this run's alone."""
-        lease = take_lease(open_folder(self.out).within("_writer"), self.out)
+        lease = take_lease(open_folder(self.out).within("_writer"), self.out, "output folder")
         try:
             if self.place is None:
                 yield

@@ -13,6 +13,7 @@ from typing import IO
 
 from everwhen.core.late_count import LateCount, LateWarnings
 from everwhen.core.time import NEVER
+from everwhen.core.time_axis import TICKS, TimeAxis
 from everwhen.engine.local import LocalRuntime
 from everwhen.errors import QueryError
 from everwhen.formats.input_file import InputFile
@@ -24,9 +25,11 @@ Tell = Callable[[str], None]
 
 
 class LateBook:
-    """Hand `note` to whoever drops elements; then `begin`, `look` now and then, and `close`."""
+    """Hand `note` to whoever drops elements; then `begin`, `look` now and then, and `close`.  Times are written on the
+    axis of the answer."""
 
-    def __init__(self, given: Mapping[str, InputFile], tell: Tell) -> None:
+    def __init__(self, given: Mapping[str, InputFile], tell: Tell, axis: TimeAxis = TICKS) -> None:
+        self._axis = axis
         self._places = {name: each.late_rows for name, each in given.items() if each.late_rows}
         twice = [place for place in self._places.values() if list(self._places.values()).count(place) > 1]
         if twice:
@@ -48,7 +51,7 @@ class LateBook:
     def note(self, name: str, dropped: DroppedElements) -> None:
         """Elements of an input were given up."""
         if name in self._files:
-            text = "".join(f"{line}\n" for line in jsonlines(dropped.elements))
+            text = "".join(f"{line}\n" for line in jsonlines(dropped.elements, self._axis))
             self._files[name].write(text.encode())
 
     def look(self, counts: Mapping[str, LateCount]) -> None:

@@ -100,10 +100,10 @@ def run_files(
     runtime = make(replans.now)
     level = runtime.consistency
     given = input_files(inputs, {name: runtime.schema_of(name) for name in runtime.inputs}, batch)
-    books.append(LateBook(given, tell))
+    axis = axis_of_inputs(replans.shown or replans.now, given)
+    books.append(LateBook(given, tell, axis))
     _begin(runtime, given, tell)
     schema = replans.forms.asked.schema
-    axis = axis_of_inputs(replans.shown or replans.now, given)
     work = _Work(runtime, given, batch, open, watch, books[0], replans)
     if checkpoint is None:
         with work.accounted(losses):

@@ -105,7 +105,8 @@ class ReplacedQueries(SessionQueries):
         new = self._made(name, query, entry.sink, entry.level, whole=True)
         if new.node.schema != entry.node.schema:
             raise QueryError(
-                f"the query {name!r} has the columns {entry.node.schema}; one with {new.node.schema} cannot replace it"
+                f"the query {name!r} has the columns {entry.node.schema}; one with {new.node.schema} cannot replace "
+                "it: give it the same columns, or start another query"
             )
         exit, levels = self._placed(new, entry.level.emit)
         return entry, new, Takeover(entry.exit, entry.subscription, entry.steps, exit, levels)

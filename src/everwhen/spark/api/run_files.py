@@ -167,7 +167,7 @@ class _SparkWork:
         axis: TimeAxis,
     ) -> int:
         self.tell = tell or self.tell
-        book = LateBook(self.given, self.tell)
+        book = LateBook(self.given, self.tell, axis)
         try:
             epochs, read, lost = self._prepared(batch, open, book)
         finally:

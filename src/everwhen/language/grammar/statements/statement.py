@@ -140,6 +140,8 @@ class Statements(SinkStatements):
         self.advance()
         if self.at_word("TABLE", "VIEW"):
             raise self.error(f"there are no {self.peek().text.lower()}s; write DROP STREAM or DROP RELATION")
+        if self.at_word("QUERY"):
+            raise self.error("a query is removed by its name: \\remove in the shell, remove() of a session in Python")
         sink = self.expect_word("STREAM", "RELATION", "SINK").text.upper() == "SINK"
         if_exists = self.take_words("IF", "EXISTS")
         name = self.name("the name of a sink" if sink else "the name of a stream or relation")
