@@ -75,3 +75,16 @@ def test_rows_for_ever_that_a_slide_shows_in_turn_are_refused_at_the_end_of_the_
         of_window(1, 2).step(endless, ctis=[INF])
     for window in (of_window(3, 2), of_window(1, 3), of_window(1, 2, "k")):  # all of them, a whole slide, equal rows
         assert window.step(endless, ctis=[INF])
+
+
+@pytest.mark.parametrize("emit", [Emit.ALL, Emit.FINAL])
+def test_a_row_for_ever_counts_up_to_the_last_instant_that_was_cut_before(emit: Emit) -> None:
+    """`all` says finite rows at once, a promise about data too: at the end of the stream the row for ever stood still at
+    the present, and the window showed the finite ones beyond it."""
+    counted = Counted(1, 1, ())
+    trial = Stepped(lambda: ChrononsOperator(CODEC, Policy(emit), counted), CODEC)
+    promised = [Punctuation.constants({"k": 2})] if emit is Emit.FINAL else []
+    found = trial.step([(6, INF, 1, 1), (7, 21, 1, 2)], tau=7, promises=[promised])
+    assert max(t for t, _, k in found if k == 2) == 20
+    trial.restart()
+    assert {t for t, _, k in trial.step(ctis=[INF]) if k == 1} >= set(range(8, 22))

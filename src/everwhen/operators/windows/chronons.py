@@ -39,12 +39,15 @@ class Counted:
     slide: int
     partition: tuple[str, ...]
 
-    def settled(self, changes: Changes) -> Changes:
-        """All that is left of a stream that ends, with rows that live for ever only as long as the window changes."""
+    def settled(self, changes: Changes, last: int) -> Changes:
+        """All that is left of a stream that ends, with rows that live for ever only as long as the window changes.
+
+        `last` is the largest instant that was cut out before: with `all` that may be in the future of these.
+        """
         endless = changes.hi == INF
         if not endless.any():
             return changes
-        last = int(max(changes.lo.max(), changes.hi[~endless].max(initial=NEVER)))
+        last = int(max(last, changes.lo.max(), changes.hi[~endless].max(initial=NEVER)))
         codec = changes.codec
         at = [codec.schema.index(name) for name in self.partition]
         key_codec = RowCodec(codec.schema.select(self.partition), codec.pool)
@@ -83,6 +86,7 @@ class ChrononsOperator(Operator):
         self._rest = CountsOperator("clip", codec, replace(policy, cut=True, open_end=False))
         self._chop = ChopOperator(1, codec)
         self._first = NEVER  # nothing before is of interest
+        self._last = NEVER  # the largest end of what has been cut
 
     def step(self, inputs: Sequence[Changes], frontiers: Sequence[Frontier], tau: int) -> Output:
         frontier = frontiers[0]
@@ -95,7 +99,8 @@ class ChrononsOperator(Operator):
         present = self._rest.step(inputs, [frontier], tau)
         changes = present.changes if self._first == NEVER else after(present.changes, self._first)
         if self._counted is not None and frontier.time == INF:
-            changes = self._counted.settled(changes)
+            changes = self._counted.settled(changes, self._last)
+        self._last = int(changes.hi.max(initial=self._last))
         return self._chop.step([changes], [present.frontier], tau)
 
     def _endless(self, promise: Punctuation, come: KeyTable) -> bool:
@@ -107,7 +112,11 @@ class ChrononsOperator(Operator):
 
     def emitting(self, emit: Emit, frontiers: Sequence[Frontier]) -> Changes | None:
         more = self._rest.emitting(emit, frontiers)
-        return None if more is None else self._chop.step([after(more, self._first)], [Frontier()], NEVER).changes
+        if more is None:
+            return None
+        more = after(more, self._first)
+        self._last = int(more.hi.max(initial=self._last))
+        return self._chop.step([more], [Frontier()], NEVER).changes
 
     def standing(self, frontiers: Sequence[Frontier]) -> tuple[int, Changes] | None:
         whole = self._rest.standing(frontiers)
@@ -120,8 +129,8 @@ class ChrononsOperator(Operator):
         return self._rest.state_size()
 
     def snapshot(self) -> dict[str, Any]:
-        return {"first": self._first, "rest": self._rest.snapshot()}
+        return {"first": self._first, "last": self._last, "rest": self._rest.snapshot()}
 
     def restore(self, state: dict[str, Any]) -> None:
-        self._first = state.get("first", NEVER)
+        self._first, self._last = state.get("first", NEVER), state.get("last", NEVER)
         self._rest.restore(state.get("rest", state))
