@@ -25,7 +25,29 @@ def _array_join(args: Sequence[Compiled], where: str) -> Compiled:
     if not pa.types.is_string(_list(args[0], where)):
         raise QueryError(f"{where} needs a list of texts; {args[0].text} is of type {args[0].type}")
     require(args[1:], where, "a text between the elements", "string")
-    return apply(pa.string(), pc.binary_join, [args[0], coerce(args[1], pa.string())], where)
+    return apply(pa.string(), _joined, [args[0], coerce(args[1], pa.string())], where)
+
+
+def _joined(lists: Any, by: Any) -> Any:
+    if not isinstance(lists, pa.Array):
+        return pc.binary_join(_without_nulls(pa.repeat(lists, 1))[0], by)
+    return pc.binary_join(_without_nulls(lists), by)
+
+
+def _without_nulls(lists: pa.ListArray) -> pa.ListArray:
+    """The lists with the elements that are there."""
+    flat = lists.flatten()
+    if not flat.null_count:
+        return lists
+    there = flat.is_valid()
+    parents = pc.filter(pc.list_parent_indices(lists), there).to_numpy(zero_copy_only=False)
+    offsets = np.concatenate([[0], np.cumsum(np.bincount(parents, minlength=len(lists)))]).astype(np.int32)
+    return pa.ListArray.from_arrays(pa.array(offsets), flat.filter(there), mask=lists.is_null())
+
+
+def array_join(values: Sequence[str | None], by: str) -> str:
+    """The elements that are not null, with a text between them."""
+    return by.join(each for each in values if each is not None)
 
 
 def _cardinality(args: Sequence[Compiled], where: str) -> Compiled:
@@ -105,7 +127,7 @@ def _string_split(args: Sequence[Compiled], where: str) -> Compiled:
 
 LIST_FUNCTIONS: Final = (
     ScalarFunction("array(x, …)", _array, lambda *values: [each() for each in values], 1, None, strict=False),
-    ScalarFunction("array_join(list, separator)", _array_join, lambda values, by: by.join(values), 2, 2),
+    ScalarFunction("array_join(list, separator)", _array_join, array_join, 2, 2),
     ScalarFunction("string_split(text, separator)", _string_split, lambda text, by: text.split(by), 2, 2),
     ScalarFunction("cardinality(list)", _cardinality, len),
     ScalarFunction("array_contains(list, x)", _array_contains, array_contains, 2, 2),
