@@ -15,13 +15,12 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 
 from generated.cases import QUERIES_PER_WORLD, RANKED, Failure, Tally, drawn, judged
 from generated.grammar import Grammar
-from generated.more import MoreGrammar
 from generated.reproduction import shown, unpacked
 from generated.shrink import failure, smallest
-from generated.tables import TablesGrammar
 from generated.ways import WAYS
+from generated.wide.wide_grammar import WideGrammar
 
-GRAMMARS = (TablesGrammar, Grammar, MoreGrammar, TablesGrammar)
+GRAMMARS = (WideGrammar, Grammar, WideGrammar, WideGrammar)
 SPARK_QUERIES = 24
 """So many queries are one job on Spark."""
 

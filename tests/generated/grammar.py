@@ -9,9 +9,22 @@ from typing import Any
 
 from generated.expressions import Expressions, Reach
 from generated.ranks import limited, over_item
-from generated.scopes import Scope, column, joined, of_stage, of_timed
+from generated.scopes import Scope, column, joined, of_stage, of_timed, reads, usable
 from generated.streams import COPIES, SOURCES
-from generated.tree import OURS, Expr, Join, Lifetimes, Node, Query, Recursive, Select, SetOperation, Stage, With
+from generated.tree import (
+    OURS,
+    UNORDERED,
+    Expr,
+    Join,
+    Lifetimes,
+    Node,
+    Query,
+    Recursive,
+    Select,
+    SetOperation,
+    Stage,
+    With,
+)
 
 JOINS = ("inner", "inner", "left", "right", "full", "cross", "semi", "anti", "comma")
 SETS = ("UNION", "UNION ALL", "EXCEPT", "EXCEPT ALL", "INTERSECT", "INTERSECT ALL")
@@ -65,7 +78,7 @@ class Grammar(Expressions):
             return self._recursion(depth - 1, types)
         if self.ranked and depth > 0 and not outer and self.chance(self.ranked):
             query, ends = self.query(depth - 1, outer, types)
-            if "g" not in query.types:  # floats that are only shown have no exact order
+            if not set(query.types) & set(UNORDERED):
                 return limited(self.rng, query), ends
             return query, ends
         if depth > 0 and self.chance(0.2):
@@ -135,7 +148,7 @@ class Grammar(Expressions):
             wanted = self._types(scope) if types is None else types
             items = tuple(self.expr(t, reach, self.rng.choice((0, 0, 1, 2))) for t in wanted)
             if self.ranked and types is None and self.chance(self.ranked):
-                items = (*items, over_item(self.rng, scope.columns, isinstance(source, Stage)))
+                items = (*items, self._over(scope, source))
             return Select(items, source, where, distinct=self.chance(0.2)), scope.ends
         keys: tuple[Expr, ...] = ()
         if grouping == "keys":
@@ -155,6 +168,10 @@ class Grammar(Expressions):
             if grouping == "all" and not self._aggregates(items):
                 return Select(items, source, where), scope.ends
         return Select(items, source, where, keys, having, grouping, self.chance(0.1)), scope.ends
+
+    def _over(self, scope: Scope, source: Node) -> Expr:
+        """A call with OVER."""
+        return over_item(self.rng, scope.columns, isinstance(source, Stage))
 
     @staticmethod
     def _aggregates(items: Sequence[Expr]) -> bool:
@@ -184,7 +201,7 @@ class Grammar(Expressions):
     def _subquery(self, around: Reach, types: Sequence[str] | None) -> tuple[Query, bool]:
         outer = (*around.outer, *around.passed) if self.chance(0.6) else ()
         query, _ = self.query(min(around.depth - 1, 2), outer, types)
-        return query, _reads(query, outer)
+        return query, reads(query, outer)
 
     def _scalar(self, around: Reach, type_: str) -> tuple[Query, bool]:
         """One row at every instant: an aggregate without groups."""
@@ -196,7 +213,7 @@ class Grammar(Expressions):
         if not self._aggregates([item]):
             item = Expr("MAX({0})", type_, (self.constant(type_),), ("aggregate: MAX",))
         query = Select((item,), source, where, grouping="all")
-        return query, _reads(query, outer)
+        return query, reads(query, outer)
 
     # -- FROM -----------------------------------------------------------------------------------------------------
 
@@ -221,7 +238,7 @@ class Grammar(Expressions):
             return Join(kind, left, right), joined(scope, theirs, ()), commas
         if isinstance(left, Join) and left.kind == "comma":
             return Join("comma", left, right), joined(scope, theirs, ()), commas
-        same = [name for name in scope.bare if _usable(name, scope, theirs)]
+        same = [name for name in scope.bare if usable(name, scope, theirs)]
         if same and self.chance(0.3):
             using = tuple(self.rng.sample(same, self.rng.randint(1, min(2, len(same)))))
             found = Join(kind, left, right, using=using)
@@ -364,12 +381,6 @@ def _of_snapshots(how: Lifetimes) -> Lifetimes:
     return how
 
 
-def _usable(name: str, left: Scope, right: Scope) -> bool:
-    """Whether USING may name it: one column on each side, of one type."""
-    mine, theirs = left.bare.get(name, ()), right.bare.get(name, ())
-    return len(mine) == len(theirs) == 1 and mine[0].type == theirs[0].type and mine[0].type in "isd"
-
-
 def _own_uses(expr: Expr) -> list[str]:
     """The constructs of an expression without its subqueries."""
     found = list(expr.uses)
@@ -377,11 +388,6 @@ def _own_uses(expr: Expr) -> list[str]:
         if isinstance(part, Expr):
             found += _own_uses(part)
     return found
-
-
-def _reads(query: Query, outer: Sequence[Expr]) -> bool:
-    names = {each.template for each in outer}
-    return any(isinstance(node, Expr) and node.template in names for node in query.walk())
 
 
 __all__ = ["Grammar", "column"]

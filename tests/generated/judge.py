@@ -33,6 +33,8 @@ _ARROW = {
     "b": pa.bool_(),
     "t": pa.timestamp("us"),
     "y": pa.date32(),
+    "l": pa.list_(pa.int64()),
+    "r": pa.struct({"a": pa.int64(), "b": pa.string()}),
 }
 _COUNTER = itertools.count()
 
@@ -54,6 +56,10 @@ def rounded(value: Any) -> Any:
         return value
     if isinstance(value, datetime | date):
         return value.isoformat()
+    if isinstance(value, dict):
+        return tuple((name, rounded(each)) for name, each in value.items())
+    if isinstance(value, list | tuple):
+        return tuple(map(rounded, value))
     if isinstance(value, Decimal):
         value = float(value)
     if value != value or value in (float("inf"), float("-inf")):
@@ -131,18 +137,18 @@ class Judge:
         """What a stage shows at each instant."""
         key = _known_by(stage)
         if key not in self._stages:
+            events: list[lifetimes.Event] | None = None
             if isinstance(stage, Constants):
-                events = None
                 given = lifetimes.snapshots([(0, FOR_EVER, row) for row in stage.values])
-                names = stage.names
             elif isinstance(stage.of, str):
-                events, names = self._world.events(stage.of), SOURCES[stage.of].names
-                if len(stage.names) > len(names):  # with the time of its rows
-                    events, names = [(vs, ve, (*row, vs)) for vs, ve, row in events], stage.names
+                events = self._world.events(stage.of)
+                if len(stage.own) > len(SOURCES[stage.of].names):  # with the time of its rows
+                    events = [(vs, ve, (*row, vs)) for vs, ve, row in events]
                 given = lifetimes.snapshots(events)
             else:
-                events, given, names = None, self._dense(stage.of), stage.names
-            self._stages[key] = lifetimes.changed(events, given, stage.lifetimes, names)
+                given = self._dense(stage.of)
+            events, given = stage.shaped(events, given)
+            self._stages[key] = stage.ended(lifetimes.changed(events, given, stage.lifetimes, stage.windowed))
         return self._stages[key]
 
     def _dense(self, query: Query) -> Snapshots:
@@ -181,6 +187,8 @@ def _array(values: list[Any], type_: str) -> pa.Array:
             values = [datetime.fromisoformat(v) if isinstance(v, str) else v for v in values]
         case "y":
             values = [date.fromisoformat(v) if isinstance(v, str) else v for v in values]
+        case "r":
+            values = [None if v is None else dict(v) for v in values]
         case "d":
             values = [None if v is None else Decimal(str(v)).quantize(Decimal("0.01")) for v in values]
     return pa.array(values, _ARROW[type_])

@@ -13,7 +13,7 @@ from typing import Any
 
 from generated.tree import Lifetimes
 
-FIRST, LAST = -2, 64
+FIRST, LAST = -10, 64
 """All that changes does so between these instants."""
 INSTANTS = range(FIRST, LAST)
 FOR_EVER = 10**9

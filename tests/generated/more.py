@@ -36,6 +36,13 @@ class Grouped(Select):
         yield f"group by {self.word}"
 
 
+def ordered(given: Expr) -> Expr:
+    """The same as something to order by, which a constant is not to DuckDB."""
+    if given.parts or "." in given.template:
+        return given
+    return Expr("COALESCE(NULL, {0})", given.type, (given,))
+
+
 class MoreGrammar(Grammar):
     """Draws more kinds of aggregates and groups."""
 
@@ -46,7 +53,7 @@ class MoreGrammar(Grammar):
         inner = Reach(reach.aggregated, depth=0)
 
         def arg(t: str) -> Expr:
-            return self.expr(t, inner, self.rng.choice((0, 0, 1)))
+            return ordered(self.expr(t, inner, self.rng.choice((0, 0, 1))))
 
         i, f, s, b = arg("i"), arg("f"), arg("s"), self.condition(inner, 1)
         calls: dict[str, list[tuple[str, tuple[Expr, ...], str, str | None]]] = {

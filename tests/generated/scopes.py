@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from generated.tree import Expr
+from generated.tree import Expr, Query
 
 
 @dataclass(frozen=True)
@@ -61,3 +61,15 @@ def joined(left: Scope, right: Scope, using: Sequence[str]) -> Scope:
         if all(each in kept for each in rest):
             shown = (*merged.values(), *rest)
     return Scope((*merged.values(), *kept), shown, bare, left.ends and right.ends)
+
+
+def usable(name: str, left: Scope, right: Scope) -> bool:
+    """Whether USING may name it: one column on each side, of one type."""
+    mine, theirs = left.bare.get(name, ()), right.bare.get(name, ())
+    return len(mine) == len(theirs) == 1 and mine[0].type == theirs[0].type and mine[0].type in "isd"
+
+
+def reads(query: Query, outer: Sequence[Expr]) -> bool:
+    """Whether a query reads columns of the queries around it."""
+    names = {each.template for each in outer}
+    return any(isinstance(node, Expr) and node.template in names for node in query.walk())

@@ -208,10 +208,11 @@ def fits(query: Query) -> bool:
     for node in query.walk():
         match node:
             case Stage(Query() as of, _, names, types):
-                if of.types != types or len(names) != len(types):
+                if of.types != node.own or len(names) != len(types):
                     return False
             case SetOperation(_, left, right):
-                if left.types != right.types:
+                mixed = [{a, b} <= {"i", "f"} or a == b for a, b in zip(left.types, right.types, strict=False)]
+                if len(left.types) != len(right.types) or not all(mixed):
                     return False
     return True
 

@@ -5,7 +5,7 @@ construct for the counts.  A `Stage` is what stands in FROM: a stream or a subqu
 Where these are changed, DuckDB reads a table with the snapshot of the instant by our own definition (`lifetimes.py`).
 
 Types are letters: i whole numbers, s text, f floats that add up exactly, d decimals, g floats that are only shown,
-b truth values, t timestamps, y dates.
+b truth values, t timestamps, y dates, l lists of whole numbers, r structures of an i and an s.
 """
 
 from __future__ import annotations
@@ -13,11 +13,14 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 TYPES = {"i": "BIGINT", "s": "VARCHAR", "f": "DOUBLE", "d": "DECIMAL(9, 2)", "g": "DOUBLE", "b": "BOOLEAN"}
 TYPES |= {"t": "TIMESTAMP", "y": "DATE"}
+UNORDERED = "glr"
+"""Types whose values have no order, or none that is exact: floats that are shown, lists, structures."""
 LITERALS = {"i": "1", "s": "'a'", "f": "0.5", "d": "CAST(1 AS DECIMAL(9, 2))", "g": "CAST(1 AS DOUBLE)", "b": "TRUE"}
-LITERALS |= {"t": "TIMESTAMP '2024-01-01 00:00:00'", "y": "DATE '2024-01-01'"}
+LITERALS |= {"t": "TIMESTAMP '2024-01-01 00:00:00'", "y": "DATE '2024-01-01'", "l": "[1]"}
 
 
 @dataclass(frozen=True)
@@ -156,6 +159,24 @@ class Stage(Node):
         )
 
     @property
+    def own(self) -> tuple[str, ...]:
+        """The types of what it reads."""
+        return self.types
+
+    @property
+    def windowed(self) -> tuple[str, ...]:
+        """The columns that its windows read."""
+        return self.names
+
+    def shaped(self, events: Any, given: Any) -> tuple[Any, Any]:
+        """Its events, if they are known, and its snapshots, made of those of what it reads."""
+        return events, given
+
+    def ended(self, given: Any) -> Any:
+        """What is made of its snapshots behind its windows."""
+        return given
+
+    @property
     def tabled(self) -> bool:
         """Whether DuckDB reads it from a table."""
         return not self.cte and (isinstance(self.of, str) or not self.lifetimes.plain)
@@ -274,7 +295,9 @@ class SetOperation(Query):
 
     @property
     def types(self) -> tuple[str, ...]:
-        return self.left.types
+        """A whole number beside a float is a float."""
+        pairs = zip(self.left.types, self.right.types, strict=True)
+        return tuple("f" if {a, b} == {"i", "f"} else a for a, b in pairs)
 
     def sql(self, dialect: Dialect, inside: bool = False) -> str:
         sides = [f"({each.sql(dialect, inside)})" for each in (self.left, self.right)]
@@ -282,6 +305,8 @@ class SetOperation(Query):
 
     def constructs(self) -> Iterator[str]:
         yield f"set: {self.word}"
+        if self.left.types != self.right.types:
+            yield "set of mixed types"
 
 
 @dataclass(frozen=True)

@@ -172,8 +172,8 @@ def test_a_key_of_a_side_that_is_padded_does_not_tell_null_rows_apart() -> None:
 def test_array_join_passes_over_nulls(optimize: bool) -> None:
     """As in Spark, PostgreSQL and DuckDB; one null made the text null."""
     query = ew.sql(
-        "CREATE STREAM S (a TEXT, b TEXT); SELECT array_join([a, 'z', b], '-') AS v, array_join(['a', NULL], '/') AS w, "
-        "array_join(CASE WHEN a IS NULL THEN [b] END, '-') AS u FROM S",
+        "CREATE STREAM S (a TEXT, b TEXT); SELECT array_join([a, 'z', b], '-') AS v, "
+        "array_join(['a', NULL], '/') AS w, array_join(CASE WHEN a IS NULL THEN [b] END, '-') AS u FROM S",
         optimize=optimize,
     )
     given = [("x", None), (None, "y"), (None, None), ("x", "y")]

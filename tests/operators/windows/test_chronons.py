@@ -79,8 +79,8 @@ def test_rows_for_ever_that_a_slide_shows_in_turn_are_refused_at_the_end_of_the_
 
 @pytest.mark.parametrize("emit", [Emit.ALL, Emit.FINAL])
 def test_a_row_for_ever_counts_up_to_the_last_instant_that_was_cut_before(emit: Emit) -> None:
-    """`all` says finite rows at once, a promise about data too: at the end of the stream the row for ever stood still at
-    the present, and the window showed the finite ones beyond it."""
+    """`all` says finite rows at once, a promise about data too: at the end of the stream the row for ever stood still
+    at the present, and the window showed the finite ones beyond it."""
     counted = Counted(1, 1, ())
     trial = Stepped(lambda: ChrononsOperator(CODEC, Policy(emit), counted), CODEC)
     promised = [Punctuation.constants({"k": 2})] if emit is Emit.FINAL else []
