@@ -55,7 +55,8 @@ def test_every_wide_construct_is_drawn() -> None:
     wanted |= {f"natural join: {kind}" for kind in ("inner", "left")} | {"on: mixed types", "set of mixed types"}
     wanted |= {f"value: {kind}" for kind in ("last row", "key")} | {"limit by an expression", "values as a query"}
     wanted |= {"conversion around a query", "group by a position", "grouping", "a list", "a structure", "of a list"}
-    wanted |= {"subquery: mixed types", "special float"}
+    wanted |= {"subquery: mixed types", "special float", "recursion: MIN", "recursion: MAX", "recursion: twice"}
+    wanted |= {"window function of Spark", "series of timestamps"}
     assert not wanted - found.keys(), wanted - found.keys()
     functions = {f"{type_}: {each[2]}" for type_ in "isfb" for each in FUNCTIONS[type_]}
     assert len(functions & found.keys()) > 0.9 * len(functions), functions - found.keys()

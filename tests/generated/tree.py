@@ -324,7 +324,7 @@ class With(Query):
     def sql(self, dialect: Dialect, inside: bool = False) -> str:
         columns = ", ".join(f"c{at}" for at in range(len(self.query.types)))
         body = self.body.sql(dialect, inside)
-        body = f"({body})" if isinstance(self.body, Recursive) else body
+        body = f"({body})" if body.startswith("WITH ") else body
         return f"WITH {self.name}({columns}) AS ({self.query.sql(dialect)}) {body}"
 
     def constructs(self) -> Iterator[str]:

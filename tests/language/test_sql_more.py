@@ -197,3 +197,21 @@ def test_sets_of_groups_without_an_aggregate(text: str, rows: dict[tuple[Any, ..
     query = ew.sql(f"CREATE STREAM S (k INT); {text}", optimize=optimize)
     said = history_of(list(ew.run(query, {"S": [ew.Insert(1, 3, {"k": 1}), ew.Insert(1, 4, {"k": 2})]})))
     assert said.snapshot(2) == rows and not said.snapshot(4)
+
+
+@pytest.mark.parametrize("optimize", [True, False])
+@pytest.mark.parametrize(
+    ("test", "kept"),
+    [
+        ("(x, y) NOT IN (SELECT MAX(x), MAX(y) FROM S)", [1, 2]),
+        ("NOT ((x, y) IN (SELECT MAX(x), MAX(y) FROM S))", [1, 2]),
+        ("(x, y) NOT IN (SELECT MAX(x), MAX(y) FROM S WHERE x > 9)", []),
+        ("((x, y) NOT IN (SELECT MAX(x), MAX(y) FROM S)) IS NULL", [3]),
+    ],
+)
+def test_a_row_of_values_is_not_in_the_row_of_an_aggregate(test: str, kept: list[int], optimize: bool) -> None:
+    """It was refused with "rows of values are compared with IN only"."""
+    query = ew.sql(f"CREATE STREAM S (x INT, y INT); SELECT x FROM S WHERE {test}", optimize=optimize)
+    rows = [(1, 1), (2, None), (3, None), (3, 2)]
+    said = history_of(list(ew.run(query, {"S": [ew.Insert(1, 2, {"x": x, "y": y}) for x, y in rows]}))).snapshot(1)
+    assert sorted(row for (row,) in said) == kept

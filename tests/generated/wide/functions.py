@@ -5,8 +5,9 @@ The template for DuckDB says the same in its words where docs/sql.md says that d
 from __future__ import annotations
 
 from generated.expressions import Reach
-from generated.tables import TablesGrammar
-from generated.tree import Expr
+from generated.scopes import Scope
+from generated.tables import Made, TablesGrammar
+from generated.tree import Expr, Node
 
 _I = (
     ("({0} // {1})", "ii", "//", "CAST(floor(CAST({0} AS DOUBLE) / NULLIF({1}, 0)) AS BIGINT)"),
@@ -63,6 +64,8 @@ _S = (
     ("STRUCT({0} AS a, {1} AS b).b", "is", "struct", "({{'a': {0}, 'b': {1}}}).b"),
     ("(('{{\"k\": \"' || {0} || '\"}}') ->> 'k')", "s", "json", "{0}"),
     ("CAST({0} AS VARCHAR)", "y", "date as text", None),
+    ("date_format({0}, 'yyyy-MM-dd HH:mm:ss')", "t", "date_format", "strftime({0}, '%Y-%m-%d %H:%M:%S')"),
+    ("to_char({0}, 'DD.MM.YYYY HH24:MI')", "t", "to_char", "strftime({0}, '%d.%m.%Y %H:%M')"),
 )
 _F = (
     ("(-{0})", "f", "minus", None),
@@ -101,6 +104,14 @@ _T = (
     ("greatest({0}, {1})", "tt", "greatest", None),
     ("least({0}, {1})", "tt", "least", None),
     ("CASE WHEN {0} THEN {1} END", "bt", "case", None),
+    ("({0} AT TIME ZONE 'Europe/Berlin')", "t", "zone", "({0} AT TIME ZONE 'UTC' AT TIME ZONE 'Europe/Berlin')"),
+    ("from_utc_timestamp({0}, '+02:00')", "t", "zone, fixed", "({0} + INTERVAL 2 HOUR)"),
+    (
+        "to_utc_timestamp({0}, 'America/New_York')",
+        "t",
+        "zone, back",
+        "({0} AT TIME ZONE 'America/New_York' AT TIME ZONE 'UTC')",
+    ),
     *(
         (f"date_trunc('{unit}', {{0}})", "t", f"trunc {unit}", None)
         for unit in ("second", "hour", "day", "week", "quarter", "year")
@@ -203,6 +214,14 @@ class Functions(TablesGrammar):
         a = self.expr(mine, reach, 0)
         how = self.rng.choice(("IN", "NOT IN", "= ANY", "< ALL", ">= ANY", "<> ALL"))
         return Expr(f"{{0}} {how} ({{1}})", "b", (a, query), ("subquery: mixed types",))
+
+    def _made(self, source: Node, scope: Scope, depth: int) -> tuple[Node, Scope]:
+        times = [each for each in scope.qualified if each.type == "t"]
+        if not times or not self.chance(0.3):
+            return super()._made(source, scope, depth)
+        text = "generate_series({0}, {0} + INTERVAL '40' HOUR, INTERVAL '1' DAY)"
+        made = Expr(text, "t", (self.rng.choice(times),), ("series of timestamps",))
+        return self._with_made(source, scope, Made(source, made, self._alias(), ("x",), False), ("t",))
 
     def _argument(self, type_: str, reach: Reach, size: int) -> Expr:
         if type_ == "b" and size <= 0:

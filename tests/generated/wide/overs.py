@@ -16,6 +16,8 @@ from generated.tree import Expr, Join, Node, Query, Select, Stage
 _BOUNDS = ("UNBOUNDED PRECEDING", "2 PRECEDING", "1 PRECEDING", "CURRENT ROW", "1 FOLLOWING", "2 FOLLOWING")
 _BOUNDS = (*_BOUNDS, "UNBOUNDED FOLLOWING")
 _EXACT = "isfdty"
+_UNTIED = ("RANK()", "DENSE_RANK()", "range", "peers", "whole")
+"""Calls that say the same of rows that ORDER BY leaves equal."""
 
 
 class Overs(Grammar):
@@ -33,10 +35,10 @@ class Overs(Grammar):
         found, ends = super().select(depth, outer, types)
         plain = found.grouping == "none" and types is None and not found.star and not found.distinct
         if plain and type(found) is Select and isinstance(found.source, Stage) and self.chance(self.over_chance):
-            # beside another one, of other rows or in another order
+            # beside another one, of other rows or in another order; which of equal rows is which two cannot agree on
             stage = found.source
             scope = of_stage(stage.alias, stage.names, stage.types, ends)
-            more = tuple(self._over(scope, stage) for _ in range(self.rng.choice((1, 2))))
+            more = tuple(self._call(scope, stage, _UNTIED) for _ in range(self.rng.choice((1, 2))))
             return replace(found, items=(*found.items, *more)), ends
         if type(found) is not Select or found.star or not found.items or not self.chance(self.over_chance):
             return found, ends

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from generated.expressions import Reach
 from generated.grammar import Grammar
 from generated.lifetimes import Event, Snapshots, events_of, snapshots
 from generated.scopes import Scope, of_stage, of_timed
 from generated.streams import SOURCES
-from generated.tree import OURS, Dialect, Lifetimes, Node, Stage
+from generated.tree import OURS, Dialect, Expr, Lifetimes, Node, Query, Select, Stage
 
 FUNCTIONS = ("TUMBLE", "HOP", "CUMULATE", "SESSION")
 _LENGTHS = {"TUMBLE": ((3,), (5,)), "HOP": ((2, 4), (1, 3), (3, 3)), "CUMULATE": ((2, 6), (1, 3), (4, 4))}
@@ -88,10 +89,49 @@ def _session(events: Sequence[Event], gap: int) -> Iterator[Event]:
     return ((start, end, (*row, start, end)) for _, _, row in events)
 
 
+@dataclass(frozen=True)
+class Spark(Select):
+    """`GROUP BY window(ts, size [, slide]), …` over a stream; DuckDB reads TUMBLE or HOP."""
+
+    def sql(self, dialect: Dialect, inside: bool = False) -> str:
+        text = super().sql(dialect, inside)
+        if not dialect.ours:
+            return text
+        assert isinstance(self.source, Cut)
+        alias, lengths = self.source.alias, [f"'{n} milliseconds'" for n in reversed(self.source.lengths)]
+        text = text.replace(f" FROM {self.source.sql(dialect)}", f" FROM {self.source.of} {alias}")
+        ends = f"{alias}.window_start, {alias}.window_end"
+        text = text.replace(f"GROUP BY {ends}", f"GROUP BY window(ts, {', '.join(lengths)})")
+        return text.replace(f"{alias}.window_start", "window.start").replace(f"{alias}.window_end", "window.end")
+
+    def constructs(self) -> Iterator[str]:
+        yield from super().constructs()
+        yield "window function of Spark"
+
+
 class WindowTables(Grammar):
     """Draws windows as functions of tables."""
 
     cutting = 0.12
+
+    def query(self, depth: int, outer: tuple[Expr, ...], types: Sequence[str] | None = None) -> tuple[Query, bool]:
+        if outer or types is not None or not self.chance(0.03):
+            return super().query(depth, outer, types)
+        source, alias = SOURCES["O"], self._alias()
+        function = self.rng.choice(("TUMBLE", "HOP"))
+        names, types_ = source.timed
+        stage = Cut(
+            "O", alias, (*names, "window_start", "window_end"), (*types_, "i", "i"),
+            function=function, lengths=self.rng.choice(_LENGTHS[function]),
+        )  # fmt: skip
+        scope = of_stage(alias, stage.names, stage.types, True)
+        *columns, start, end = scope.columns
+        by = self.rng.sample(columns[:3], self.rng.randint(0, 2))
+        keys = (start, end, *by)
+        where = self.condition(Reach(tuple(columns), depth=0), 1) if self.chance(0.3) else None
+        totals = tuple(self._of_group(t, Reach(keys, aggregated=tuple(columns), depth=0)) for t in "isg")
+        having = Expr("COUNT(*) > 1", "b") if self.chance(0.3) else None
+        return Spark((*keys, *totals), stage, where, keys, having, "keys"), True
 
     def _source(self, depth: int) -> tuple[Node, Scope]:
         stage, scope = super()._source(depth)

@@ -187,11 +187,11 @@ def _compared_with_row(e: s.Quantified, symbol: Symbol, quantifier: str, operand
         rows.binding.compared(symbol, x, beside(v, found, names), rows)
         for x, v in zip(operands, found.values, strict=True)
     ]
-    if len(tests) > 1 and symbol != "=":
-        raise rows.binding.error("rows of values are compared with IN only", e.span)
+    if len(tests) > 1 and symbol not in ("=", "<>"):
+        raise rows.binding.error("rows of values are compared with IN and NOT IN only; compare them one by one", e.span)
     test = tests[0]
     for more in tests[1:]:
-        test = test & more
+        test = test & more if symbol == "=" else test | more
     if found.having is None:
         return test
     return when(beside(found.having, found, names)).then(test).otherwise(quantifier == "all")

@@ -86,7 +86,7 @@ LAYOUTS: Final[dict[type, Layout]] = {
         lambda o: o.codec.schema,
         ("rest.sweep.due",),
         {"rest.sweep.offsets": ("rest.sweep.edges",)},
-        ("rest.sweep.forgotten",),
+        ("rest.sweep.forgotten", "last"),
         "rest.sweep.ids",
     ),
     PartitionedOperator: Layout("keys", lambda o: o._key_codec.schema, (), _KEPT_ROWS, ("forgotten",)),
