@@ -30,7 +30,7 @@ def tally(way: str) -> Tally:
     found = Tally()
     for at in range(WORLDS[way]):
         seed = f"wide/{at}"
-        judged(drawn(way, seed, ranked=RANKED, grammar=WideGrammar), seed, found)
+        judged(drawn(way, seed, ranked=RANKED, grammar=WideGrammar), seed, found, limit=120.0)  # with loops to compile
     return found
 
 
