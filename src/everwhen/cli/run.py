@@ -30,7 +30,7 @@ from everwhen.cli.progress import watched
 from everwhen.cli.query import Compiled, compiled, declare_query
 from everwhen.cli.replan import check_replans, declare_replans, replans_of, spark_options
 from everwhen.core.consistency import LEVELS, MIDDLE, Consistency, consistency, emit_named, length_of
-from everwhen.core.replay import Replay, ReplayClock
+from everwhen.core.replay import EpochSize, Replay, ReplayClock
 from everwhen.core.time_axis import asked_axis, times_shown
 from everwhen.engine.interruption import interruptible
 from everwhen.errors import QueryError
@@ -80,7 +80,9 @@ def _run(options: argparse.Namespace) -> int:
     live = check_follow(options)
     check_replans(options, live)
     replay = Replay(options.rate, options.speed)
-    options.batch = replay.steps(options.batch)
+    steps = replay.steps(options.batch)
+    if live:
+        options.batch = steps
     if replay.is_asked and (options.engine == "spark" or options.copies is not None):
         raise QueryError("--rate and --speed replay inputs in this process: leave --engine spark and --copies out")
     if replay.is_asked:
@@ -104,7 +106,7 @@ def _run(options: argparse.Namespace) -> int:
                 replans_of(options, found, query) if options.engine == "local" else query,
                 found.inputs,
                 options.out,
-                batch=options.batch,
+                batch=EpochSize(options.batch, steps) if replay.is_asked else options.batch,
                 open=options.open,
                 checkpoint=options.checkpoint,
                 consistency=asked,
