@@ -147,7 +147,7 @@ def test_csv_that_grows(tmp_path):
     assert xs(again.take_to(found.position)) == [3, 4]
     with open(file, "a") as out:
         out.write("5,no\n")
-    with pytest.raises(InputError, match=r"s\.csv:7: 'no' in column 'x' is not of type int64"):
+    with pytest.raises(InputError, match=r"s\.csv:7: 'no' in column 'x' is not of type INT"):
         found.take(10)
     with open(file, "a") as out:
         out.write('6,"6\n')

@@ -18,6 +18,7 @@ import pyarrow.csv as pcsv
 
 from everwhen.core.schema import RESERVED, Schema
 from everwhen.errors import InputError
+from everwhen.formats.column_checks import misfit
 from everwhen.formats.parquet import AT, COUNT
 
 _TIMES: Final = ("vs", "ve", "vnew")
@@ -157,8 +158,8 @@ def _cast(column: pa.Array, type_: pa.DataType, name: str, path: str, first: int
             try:
                 trimmed.slice(i, 1).cast(type_)
             except pa.ArrowException:
-                problem = f"{column[i].as_py()!r} in column {name!r} is not of type {type_}"
-                raise InputError(problem, source=path, line=first + i) from None
+                problem, remedy = misfit(column[i].as_py(), name, type_, declared=name not in (COUNT, AT))
+                raise InputError(problem, source=path, line=first + i, remedy=remedy) from None
         raise
 
 
