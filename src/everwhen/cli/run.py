@@ -99,8 +99,9 @@ def _run(options: argparse.Namespace) -> int:
         expected = (lambda: None) if live else partial(expected_elements, list(found.inputs.values()))
         with times_shown(axis), watched(options.out, expected) as watch:
             clock = ReplayClock(replay, found.axis.tick, time.monotonic, time.sleep)
-            if live:
-                return run_live(options, found, query, asked, lambda check: _checked(watch, check, clock), _say_losses)
+            if columns is not None:
+                told = lambda check: _checked(watch, check, clock)  # noqa: E731
+                return run_live(options, found, query, asked, columns, told, _say_losses)
             run = partial(
                 _engine(options.engine),
                 replans_of(options, found, query) if options.engine == "local" else query,

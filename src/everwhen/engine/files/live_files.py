@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from pathlib import Path
 
 from everwhen.algebra.builder import Stream
 from everwhen.algebra.explain import explain
 from everwhen.algebra.nodes import Node
 from everwhen.core.consistency import Consistency
 from everwhen.engine.files.axis import axis_of_inputs
+from everwhen.engine.files.checkpoint import agree, states_in
 from everwhen.engine.local import LocalRuntime, Query
 from everwhen.errors import QueryError
 from everwhen.formats.input_file import STANDARD_INPUT, InputFile
@@ -54,3 +56,12 @@ def live_identity(node: Node, given: Mapping[str, InputFile], level: Consistency
         meant = "" if not file.times and file.kind == "stream" else f" ({file.kind} {', '.join(file.times)})".rstrip()
         found[f"input {name}"] = f"{os.path.abspath(file.file)}{meant}"
     return found
+
+
+def require_own_output(place: Path, identity: Mapping[str, str], sink: ChangelogSink | None) -> None:
+    """An error if a checkpoint that is there is of another run, or of an output of which epochs are not there; a run
+    that has the state of another one to begin with (`sink` None) may begin an output anew."""
+    if (place / "run.json").exists():
+        agree(place, identity)
+        if sink is not None and (states := states_in(place)):
+            sink.resume(states[-1])
