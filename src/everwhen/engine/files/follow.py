@@ -138,8 +138,7 @@ class LiveRun:
         self.place = None if checkpoint is None else Path(checkpoint)
         self.identity = live_identity(node, given, level)
         self.reader = options.reader or f"run {os.path.abspath(out)}"
-        self.said = 0
-        self.promise = NEVER
+        self.said, self.promise = 0, NEVER
         self._pending: list[Step] = []
         self._passed: dict[str, Mapping[str, Any]] = {}
         self._words: dict[str, Any] = {}
@@ -154,6 +153,7 @@ class LiveRun:
         self.require_own_output()
         with self._held():
             self.sink.prepare(self.steps.schema)
+            self._book.axis = self.sink.axis or self._book.axis
             if not self._go_on():
                 self._work()
             self._leave_words(ended=True)
