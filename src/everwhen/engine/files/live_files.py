@@ -10,6 +10,7 @@ from everwhen.algebra.builder import Stream
 from everwhen.algebra.explain import explain
 from everwhen.algebra.nodes import Node
 from everwhen.core.consistency import Consistency
+from everwhen.engine.epochs import require_batch
 from everwhen.engine.files.axis import axis_of_inputs
 from everwhen.engine.files.checkpoint import agree, states_in
 from everwhen.engine.local import LocalRuntime, Query
@@ -20,8 +21,7 @@ from everwhen.sinks.changelog import ChangelogSink, changelog_format
 
 def live_files(inputs: Mapping[str, str | InputFile], runtime: LocalRuntime, batch: int) -> dict[str, InputFile]:
     """Every source of the query with its file; none need be there yet."""
-    if batch < 1:
-        raise QueryError(f"a batch holds at least one element, not {batch}")
+    require_batch(batch)
     reads = ", ".join(sorted(runtime.inputs))
     if missing := sorted(set(runtime.inputs) - set(inputs)):
         raise QueryError(f"no input for {', '.join(missing)}; the query reads {reads}")

@@ -22,7 +22,7 @@ from everwhen.core.emit import Emit
 from everwhen.core.replay import EpochSize
 from everwhen.core.schema import Schema
 from everwhen.core.time import INF, NEVER, show
-from everwhen.engine.epochs import EpochReader
+from everwhen.engine.epochs import EpochReader, require_batch
 from everwhen.engine.files.axis import axis_of_inputs
 from everwhen.engine.files.checkpoint import RATE, Checkpoint, Saved, fingerprint
 from everwhen.engine.files.late_book import LateBook, given_up, silence
@@ -180,8 +180,7 @@ def input_files(
 ) -> dict[str, InputFile]:
     """Every source of a query with its file, in the order given; a misfit is an error that says what is read."""
     reads = ", ".join(sorted(schemas))
-    if batch < 1:
-        raise QueryError(f"a batch holds at least one element, not {batch}")
+    require_batch(batch)
     missing = sorted(set(schemas) - set(inputs))
     if missing:
         raise QueryError(f"no input for {', '.join(missing)}; the query reads {reads}")
