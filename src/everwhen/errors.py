@@ -188,3 +188,13 @@ class LoopError(QueryError):
         start = sum(len(each) + 1 for each in lines[: line - 1]) + column - 1
         word = re.compile(r'"(?:[^"]|"")*"|\w+').match(text, start)
         return SqlError(self.problem, text, start, start + 1 if word is None else word.end())
+
+
+def a_type(value: object) -> str:
+    """A value by its type, for a message.
+
+    >>> a_type(5), a_type({}), a_type(None)
+    ('an int', 'a dict', 'None')
+    """
+    name = type(value).__name__
+    return "None" if value is None else f"a{'n' * (name[0] in 'aeioAEIO')} {name}"

@@ -65,7 +65,7 @@ def test_check_tells_what_a_stream_is(capsys: Capture, file: Path) -> None:
     ("match", "problem"),
     [
         ({"itm": 1}, "names the attribute 'itm', which no row has"),
-        ({"price": {"ge": "x"}}, "in the pattern of 'price': the text \"x\" is not of type double"),
+        ({"price": {"ge": "x"}}, "in the pattern of 'price': the text \"x\" is not of type DOUBLE"),
         ({"item": {"ge": 5, "lt": 5}}, 'the range {"ge":5,"lt":5} of \'item\' holds no value'),
     ],
 )

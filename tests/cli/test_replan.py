@@ -184,3 +184,11 @@ def test_options_that_do_not_go_together(desk: Desk) -> None:
     ):
         status, told = desk.run(JOIN.format(1), *options)
         assert status == 2 and words in told, told
+
+
+@pytest.mark.parametrize(
+    ("option", "counted"), [("--replan-every", "epochs"), ("--buckets", "partitions"), ("--batch", "elements")]
+)
+def test_a_wrong_number_is_told_with_what_it_counts(desk: Desk, option: str, counted: str) -> None:
+    status, told = desk.run(SUMS.format(0), option, "0")
+    assert status == 2 and f"'0' is no number of {counted}: 1 or more" in told

@@ -161,6 +161,13 @@ def test_a_checkpoint_keeps_what_waits_and_belongs_to_its_level(desk: Desk) -> N
     assert status == 2 and "bounds" in err
 
 
+def test_a_checkpoint_does_not_belong_to_a_rate(desk: Desk) -> None:
+    options = ["--checkpoint", desk.place / "state", "--batch", 50]
+    status, first, err = desk.run(*options, "--rate", 300)
+    assert (status, err) == (0, "")
+    assert desk.run(*options, "--rate", 200) == desk.run(*options) == (0, first, "")
+
+
 def test_a_killed_run_goes_on(desk: Desk) -> None:
     """Checkpoints after every epoch; the run is broken off and started again until it is through."""
     import everwhen as ew

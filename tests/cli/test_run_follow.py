@@ -56,6 +56,13 @@ def test_a_followed_file_gives_the_answer_of_a_plain_run(capsys: pytest.CaptureF
     assert main(["history", "third/"]) == 0
 
 
+def test_a_refused_run_leaves_no_output(capsys: pytest.CaptureFixture[str]) -> None:
+    follow = ["run", "best.sql", "--follow", "--in", "Bid=bids.jsonl", "--checkpoint", "state"]
+    assert main([*follow, "--out", "best/"]) == 0
+    assert main([*follow, "--out", "other/", "--consistency", "strong"]) == 2
+    assert "belongs to another run" in capsys.readouterr().err and not Path("other").exists()
+
+
 def test_columns_are_those_of_the_first_start(place: Path) -> None:
     """A file that is not declared gets its columns once: later lines must fit them."""
     Path("bids.jsonl").write_text("\n".join(LINES[:3]) + '\n{"vs":5,"row":{"item"')

@@ -48,6 +48,22 @@ def test_a_text_that_is_wrong_names_its_place(tmp_path: Path, capsys: pytest.Cap
     assert "line 2, column 8" in capsys.readouterr().err
 
 
+def test_an_input_that_nothing_reads_is_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "q.sql").write_text("CREATE STREAM S (x INT); SELECT x FROM S")
+    (tmp_path / "s.jsonl").write_text('{"vs":1,"row":{"x":1}}')
+    words = ["serve", f"{tmp_path}/q.sql", "--in", f"Foo={tmp_path}/s.jsonl", "--in", f"s={tmp_path}/s.jsonl"]
+    assert main([*words, "--read-only"]) == 2
+    assert f"no query of {tmp_path}/q.sql reads Foo; they read S\n" in capsys.readouterr().err
+    served = []
+    monkeypatch.setattr("everwhen.serve.program.serve", lambda *given, **_: served.append(given))
+    assert main(words) == 0 and served
+    assert "reads Foo; they read S; a query that is written on the page may" in capsys.readouterr().err
+    assert main(["serve", "--in", f"Foo={tmp_path}/s.jsonl"]) == 0  # its queries come on the page
+    assert "reads" not in capsys.readouterr().err
+
+
 def test_without_the_extra_it_says_what_to_install(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

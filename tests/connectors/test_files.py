@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+from contextlib import closing
 from itertools import chain
 
 import pyarrow as pa
@@ -18,6 +19,7 @@ from everwhen.errors import InputError, StateError
 
 SCHEMA = Schema.of([("x", pa.int64())])
 PLACE = SourcePlace("S", SCHEMA)
+TWO = SourcePlace("S", Schema.of([("x", pa.int64()), ("k", pa.string())]))
 
 
 def opened(name, *arguments, place=PLACE, **named):
@@ -147,14 +149,35 @@ def test_csv_that_grows(tmp_path):
     assert xs(again.take_to(found.position)) == [3, 4]
     with open(file, "a") as out:
         out.write("5,no\n")
-    with pytest.raises(InputError, match=r"s\.csv:7: 'no' in column 'x' is not of type int64"):
+    with pytest.raises(InputError, match=r"s\.csv:7: 'no' in column 'x' is not of type INT"):
         found.take(10)
     with open(file, "a") as out:
         out.write('6,"6\n')
-    with pytest.raises(InputError, match="a row per line"):
+    with pytest.raises(InputError, match=r"s\.csv:8: a quotation mark is opened in this line and not closed in it"):
         again.take(10)
     found.close()
     again.close()
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [('vs,x,k\n1,1,"a"\n2,2,"b\n3,3,c\n4,4,d"\n', 3), ('vs,x,"k\n1,1,a"\n', 1), ('vs,x,k\n1,1,5","\n', 2)],
+)
+def test_no_row_of_csv_that_grows_gets_lost_in_a_field(tmp_path, text, line):
+    """A field that is closed in a later line only: the rows between would be text of it."""
+    (tmp_path / "s.csv").write_text(text)
+    said = rf"s\.csv:{line}: a quotation mark is opened .* \(close it, or take it out"
+    with (
+        closing(opened("file", str(tmp_path / "s.csv"), place=TWO, follow=True)) as found,
+        pytest.raises(InputError, match=said),
+    ):
+        found.take(10)
+
+
+def test_quotation_marks_in_csv_that_grows(tmp_path):
+    (tmp_path / "s.csv").write_text('vs,x,k\n1,1,"a, ""b"""\n2,2,5" wide\n3,3,c\n')
+    with closing(opened("file", str(tmp_path / "s.csv"), place=TWO, follow=True)) as found:
+        assert [element.row["k"] for element in found.take(10).elements()] == ['a, "b"', '5" wide', "c"]
 
 
 def test_what_cannot_grow_is_refused_by_name(tmp_path):

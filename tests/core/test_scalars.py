@@ -11,8 +11,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from everwhen.core.scalars import Unfit, expected, from_python, json_texts, json_values, python_values, read_values
+from everwhen.core.scalars import (
+    Unfit,
+    expected,
+    fitting_name,
+    from_python,
+    json_texts,
+    json_values,
+    python_values,
+    read_values,
+    sql_name,
+)
 from everwhen.errors import QueryError
+from everwhen.language.binding.types import TYPES, type_named
 from stream.element_strategies import VALUES
 
 
@@ -50,7 +61,7 @@ def test_the_first_value_that_does_not_fit_is_named() -> None:
     with pytest.raises(Unfit) as caught:
         read_values([1, None, "x", True], pa.int64())
     assert caught.value.index == 2
-    assert caught.value.problem == 'the text "x" is not of type int64'
+    assert caught.value.problem == 'the text "x" is not of type INT'
 
 
 @pytest.mark.parametrize(
@@ -87,3 +98,16 @@ def test_structures_are_objects() -> None:
     assert texts == ['{"a":1,"b":[{"c":"2024-02-29"},null]}', "null", '{"a":null,"b":null}']
     assert read_values([json.loads(text) for text in texts], type_).equals(structs)
     assert read_values([{"b": [], "more": 1}], type_).to_pylist() == [{"a": None, "b": []}]
+
+
+def test_a_declaration_may_name_a_type_as_errors_do() -> None:
+    for type_ in {*TYPES.values(), pa.decimal128(10, 2)}:
+        assert type_named(sql_name(type_)) == type_
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [("11.5", "DOUBLE"), ("9" * 20, "DECIMAL(20, 0)"), ("nan", "TEXT"), ("x", "TEXT")],
+)
+def test_a_type_that_a_text_fits(text: str, name: str) -> None:
+    assert fitting_name(text) == name

@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from everwhen.core.time import INF, MAX_TIME, MIN_TIME, NEVER, show
+from everwhen.core.time import INF, MAX_TIME, MIN_TIME, NEVER, show, show_span
 from everwhen.core.time_axis import TICKS, TimeAxis, asked_axis, common_axis, times_shown
 from everwhen.engine.interruption import apart
 from everwhen.errors import QueryError
@@ -71,3 +71,16 @@ def test_messages_show_times_on_the_axis_that_is_set() -> None:
         other.join()
         assert told == ["0"]  # other threads are nobody's business
     assert show(0) == "0"
+
+
+@pytest.mark.parametrize(
+    ("axis", "length", "said"),
+    [
+        (MILLIS, 599_000, "9m59s"), (MILLIS, 0, "0s"), (MILLIS, 1_500, "1.5s"), (MILLIS, 86_400_000, "1d"),
+        (TimeAxis(1, dated=True), 1, "0.000000001s"), (TICKS, 599_000, "599000 ticks"), (TICKS, 1, "1 tick"),
+    ],
+)  # fmt: skip
+def test_spans_are_shown_as_times_are(axis: TimeAxis, length: int, said: str) -> None:
+    with times_shown(axis):
+        assert show_span(length) == said
+    assert show_span(length).endswith(("tick", "ticks"))

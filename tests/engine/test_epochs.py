@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,6 +14,7 @@ from hypothesis import strategies as st
 
 import everwhen as ew
 from everwhen.engine.epochs import Epoch, EpochReader, joined
+from everwhen.engine.files.run import run_files
 from everwhen.errors import InputError
 from everwhen.stream.element import Cti, Insert
 from everwhen.stream.element_batch import ElementBatch, batch_of
@@ -146,3 +150,16 @@ def test_run_reads_by_arrival_numbers() -> None:
     with pytest.raises(InputError, match="behind the CTI"):
         late = {"A": [batch_of([Cti(3), Insert(1, 2, {"x": 1})], SCHEMA)], "B": []}
         list(ew.run(a.union(b), late))
+
+
+@pytest.mark.parametrize("size", [0, -1, "x", None, 2.5])
+def test_a_batch_is_a_number_of_elements(size: Any, tmp_path: Path) -> None:
+    s, said = ew.source("S", {"x": "int64"}), "a batch holds at least one element: a whole number such as 10000, not "
+    for run in (
+        lambda: list(ew.run(s, {"S": []}, batch=size)),
+        lambda: run_files(s, {"S": "s.jsonl"}, batch=size),
+        lambda: ew.follow(s, {"S": "s.jsonl"}, f"{tmp_path}/out", batch=size),
+    ):
+        with pytest.raises(ew.QueryError, match=re.escape(f"{said}{size!r}")):
+            run()
+    assert list(ew.run(s, {"S": [ew.Cti(1)]}, batch=np.int64(3), open=True)) == [ew.Cti(1)]

@@ -525,6 +525,11 @@ def test_an_output_that_belongs_to_another_run_or_is_lost(tmp_path: Path) -> Non
         ew.follow(QUERY, inputs, f"{tmp_path}/out", checkpoint=f"{tmp_path}/c", emit="final")
     with pytest.raises(QueryError, match="there is the answer of another run"):
         ew.follow(QUERY, inputs, f"{tmp_path}/out", emit="final")
+    with pytest.raises(SinkLostError, match="of the changelog is gone"):
+        ew.follow(QUERY, inputs, f"{tmp_path}/other", checkpoint=f"{tmp_path}/c")
+    with pytest.raises(QueryError, match="belongs to another run"):
+        ew.follow(QUERY, inputs, f"{tmp_path}/other", checkpoint=f"{tmp_path}/c", emit="final")
+    assert not (tmp_path / "other").exists()
     shutil.rmtree(tmp_path / "out")
     with pytest.raises(SinkLostError, match="of the changelog is gone"):
         ew.follow(QUERY, inputs, f"{tmp_path}/out", checkpoint=f"{tmp_path}/c")

@@ -115,3 +115,15 @@ def test_times_are_written_as_the_answer_has_them(tmp_path: Path) -> None:
     assert json.loads(place.read_text())["vs"] == "2024-03-01T07:00:00Z"
     assert main(["run", *given, "--late-rows", str(place), "--times", "ticks"]) == 0
     assert json.loads(place.read_text())["vs"] == 1709276400000
+
+
+def test_a_run_that_goes_on_writes_them_as_its_answer_has_them(tmp_path: Path) -> None:
+    place, file = tmp_path / "late.jsonl", tmp_path / "s.jsonl"
+    rows = ['{"op":"cti","t":"2024-03-01T09:00:00Z"}', '{"vs":"2024-03-01T07:00:00Z","row":{"x":1}}']
+    file.write_text("\n".join([*rows, '{"op":"cti","t":null}\n']))
+    (tmp_path / "q.sql").write_text("CREATE STREAM S (x INT) LATE ROWS DROP; SELECT x FROM S")
+    given = ["run", f"{tmp_path}/q.sql", "--in", f"S={file}", "--follow", "--batch", "1", "--late-rows", str(place)]
+    assert main([*given, "--out", f"{tmp_path}/out/"]) == 0
+    assert json.loads(place.read_text())["vs"] == "2024-03-01T07:00:00Z"
+    assert main([*given, "--out", f"{tmp_path}/ticks/", "--times", "ticks"]) == 0
+    assert json.loads(place.read_text())["vs"] == 1709276400000

@@ -19,6 +19,7 @@ import pytest
 import everwhen as ew
 from engine.checkpointed_run import query as joined_query
 from engine.element_files import some, write
+from everwhen.core.replay import EpochSize
 from everwhen.engine.files.checkpoint import Checkpoint
 from everwhen.engine.files.run import Progress, run_files
 from everwhen.errors import EvaluationError, InputError, QueryError, StateError
@@ -178,6 +179,43 @@ def test_a_run_goes_on_where_it_was(tmp_path: Path, numbered: bool, every: float
     out.unlink()
     run_files(joined_query(), inputs, str(out), batch=20, checkpoint=str(place), progress=interrupt)
     assert out.read_text() == (tmp_path / "expected.jsonl").read_text()  # nothing was computed again
+
+
+@pytest.mark.parametrize("now", [20, EpochSize(20, 3)])
+def test_a_replay_goes_on_at_another_rate(tmp_path: Path, now: int | EpochSize) -> None:
+    inputs = {"A": write(tmp_path / "A.jsonl", some(3, 200, "x")), "B": write(tmp_path / "B.jsonl", some(4, 90, "y"))}
+    run_files(joined_query(), inputs, str(tmp_path / "expected.jsonl"), batch=20)
+    out = str(tmp_path / "out.jsonl")
+    more: dict[str, Any] = {"checkpoint": str(tmp_path / "c"), "every": 0.0}
+    with pytest.raises(Stop):
+        run_files(joined_query(), inputs, out, batch=EpochSize(20, 7), progress=_stop_after(90), **more)
+    reads: list[int] = []
+
+    def note(progress: Progress) -> None:
+        reads.append(progress.read)
+
+    run_files(joined_query(), inputs, out, batch=now, progress=note, **more)
+    assert reads[0] > 80  # the epochs before were saved
+    assert history(tmp_path / "out.jsonl").level_form == history(tmp_path / "expected.jsonl").level_form
+
+
+def test_a_replay_that_forgets_goes_on_at_its_rate(tmp_path: Path) -> None:
+    file = write(tmp_path / "s.jsonl", some(1, 50, "x"))
+    more: dict[str, Any] = {"consistency": ew.consistency(0, 5), "checkpoint": str(tmp_path / "c")}
+    run_files(QUERY, {"S": file}, str(tmp_path / "out.jsonl"), batch=EpochSize(10_000, 7), **more)
+    with pytest.raises(QueryError) as caught:
+        run_files(QUERY, {"S": file}, str(tmp_path / "out.jsonl"), **more)
+    assert "--rate or --speed: epochs of 7 elements before, none now" in str(caught.value)
+    with pytest.raises(QueryError, match=r"or --migrate, .* same columns \(--rate or --speed as before\)"):
+        run_files(QUERY.where(ew.col("n") > 1), {"S": file}, str(tmp_path / "out.jsonl"), **more)
+
+
+def _stop_after(read: int) -> Callable[[Progress], None]:
+    def watch(progress: Progress) -> None:
+        if progress.read > read:
+            raise Stop
+
+    return watch
 
 
 def test_a_checkpoint_belongs_to_one_run(tmp_path: Path) -> None:

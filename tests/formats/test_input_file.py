@@ -63,6 +63,8 @@ def test_a_constant_relation_in_a_table_has_no_times(tmp_path: Path) -> None:
         read(table(tmp_path / "d.parquet", vs=[1], item=[1]), kind="constant")
     with pytest.raises(InputError, match=r"c\.csv:3: 'two' in column 'item'"):
         read(text(tmp_path / "c.csv", "item,name", "1,x", "two,y"), kind="constant")
+    with pytest.raises(InputError, match=r"'item' is not of type INT \(declare the column as DOUBLE, or mend the row"):
+        read(text(tmp_path / "c.csv", "item,name", "1,x", "11.5,y"), kind="constant")
     with pytest.raises(InputError, match="the declared column 'name' is not in the file"):
         read(text(tmp_path / "c.csv", "item,colour", "1,x"), kind="constant")
 

@@ -16,6 +16,7 @@ from everwhen.core.time import INF, NEVER
 from everwhen.engine.local import LocalRuntime
 from everwhen.errors import QueryError, SinkError
 from everwhen.jobs.forms import Append, AsOfNow, form_of
+from everwhen.language.program import compile_program
 from everwhen.sinks.rows import AFTER, BEFORE, DELETE, PUT, RowChanges
 from everwhen.storage.state_format import decode, encode
 from everwhen.stream.element import Adjust, Cti, Element, Insert
@@ -225,3 +226,21 @@ def test_an_empty_epoch_changes_nothing():
         found = form.step(ew.ElementBatch.of([], S.schema))
         assert len(found) == 0 == found.rows.num_rows
         assert found.op.dtype == np.uint8
+
+
+@pytest.mark.parametrize(("level", "appended_at"), [(ew.MIDDLE, 20), (ew.STRONG, 10)])
+def test_the_row_of_a_window_is_appended_when_its_end_is_promised_to_have_passed(
+    level: ew.Consistency, appended_at: int
+) -> None:
+    """As docs/jobs.md says: windows promise one by one, and at `middle` a row may be prolonged at its end."""
+    text = (
+        "CREATE STREAM S (at INT, x INT) ORDERED BY at; SELECT window_start, COUNT(*) AS n "
+        "FROM TUMBLE(TABLE S, DESCRIPTOR(at), 10) GROUP BY window_start"
+    )
+    query = compile_program(text).query
+    form = Append(query.schema, level.emit is Emit.FINAL)
+    promised = [9, 10, 15, 20]
+    elements = [Insert(5, 6, {"x": 1}), *map(Cti, promised)]
+    said = ew.run_batches(query, {"S": elements}, level, batch=1, open=True)
+    counts = [len(form.step(batch).rows) for batch in said]
+    assert counts == [0, *(int(t == appended_at) for t in promised)]

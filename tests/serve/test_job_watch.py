@@ -72,6 +72,20 @@ def test_the_late_rows_of_a_job_are_kept_once_and_handed_out(
     assert int(kept[-1].vs[-1]) == 8_999 and len(kept) == 1
 
 
+def test_the_late_rows_of_a_job_have_its_times(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("s.csv").write_text("at,x\n2024-03-01 08:00:00,1\n2024-03-01 09:00:00,2\n2024-03-01 07:00:00,3\n")
+    Path("job.sql").write_text(
+        "CREATE STREAM S (at TIMESTAMP, x INT) ORDERED BY at WITHIN 1 MINUTE LATE ROWS DROP SOURCE file('s.csv');\n"
+        "CREATE SINK k INTO file('k.jsonl');\nINSERT INTO k SELECT x FROM S"
+    )
+    assert main(["start", "job.sql", "--checkpoint", "state", "--engine", "local", "--batch", "1", "--tick", "1s"]) == 0
+    (file,) = Path("state", "late").iterdir()
+    assert json.loads(file.read_text())["vs"] == "2024-03-01T07:00:00Z"
+    (batch,) = JobWatch("state").late_rows("S")
+    assert batch.vs.tolist() == [1709276400]  # in its ticks, not in those that the file would do with
+
+
 def test_it_tells_who_holds_the_job_back_and_takes_no_orders(tmp_path: Path) -> None:
     write_status(tmp_path, replace(RUNNING, updated=time.time()))
     watch = JobWatch(tmp_path)

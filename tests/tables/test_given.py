@@ -151,3 +151,12 @@ def test_ticks_of_inputs_agree() -> None:
     assert axis_of([plain], {}) == TICKS
     with pytest.raises(ew.QueryError, match="ticks of different lengths: 1ms, 1s"):
         axis_of([T, coarse], {})
+
+
+@pytest.mark.parametrize(("given", "said"), [(5, "an int"), ({"x": 1}, "a dict"), (None, "None"), (b"x", "a bytes")])
+def test_what_is_no_input_is_told_with_what_is_one(given: Any, said: str) -> None:
+    s = ew.source("S", {"x": "int64"})
+    with pytest.raises(ew.QueryError, match=f"^S: {said} is no input; an input is a table .*, a path, elements, or "):
+        list(ew.run(s, {"S": given}))
+    with pytest.raises(ew.QueryError, match=f"^S: {said} has no columns to take; give a table or a path"):
+        ew.sql("SELECT x FROM S", S=given)

@@ -142,11 +142,18 @@ def out_option(text: str) -> str:
     return text
 
 
-def count_option(text: str) -> int:
-    """A number of elements."""
-    if not text.isdecimal() or not 1 <= int(text) <= MAX_TIME:
-        raise argparse.ArgumentTypeError(f"{text!r} is no number of elements: 1 or more")
-    return int(text)
+def count_of(things: str) -> Callable[[str], int]:
+    """An option that counts things: 1 or more."""
+
+    def count(text: str) -> int:
+        if not text.isdecimal() or not 1 <= int(text) <= MAX_TIME:
+            raise argparse.ArgumentTypeError(f"{text!r} is no number of {things}: 1 or more")
+        return int(text)
+
+    return count
+
+
+count_option: Final = count_of("elements")
 
 
 def number_option(text: str) -> int:

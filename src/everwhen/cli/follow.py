@@ -91,11 +91,12 @@ class LiveColumns:
         self._wait: float | None = options.wait
         self._said = SourceOptions.of(options)
         self._noted = Path(options.out, "_writer", "columns.json")
+        self._new: dict[str, str] = {}
 
     def __call__(self, name: str, file: str) -> Schema:
         if file == STANDARD_INPUT:
             raise QueryError(f"the standard input cannot be followed as {name}: it cannot be read again")
-        noted = self._read().get(name)
+        noted = {**self._read(), **self._new}.get(name)
         if noted is not None:
             return Schema.of(pa.ipc.read_schema(pa.py_buffer(base64.b64decode(noted))))
         began, told = time.monotonic(), False
@@ -131,11 +132,15 @@ class LiveColumns:
         return {str(name): str(text) for name, text in found.items()}
 
     def _note(self, name: str, schema: Schema) -> Schema:
-        self._noted.parent.mkdir(parents=True, exist_ok=True)
-        found = {**self._read(), name: base64.b64encode(schema.to_arrow().serialize()).decode()}
-        with whole_file(self._noted) as part:
-            part.write_text(json.dumps(found), encoding="utf-8")
+        self._new[name] = base64.b64encode(schema.to_arrow().serialize()).decode()
         return schema
+
+    def keep(self) -> None:
+        """The run begins: what was noted is written."""
+        if self._new:
+            self._noted.parent.mkdir(parents=True, exist_ok=True)
+            with whole_file(self._noted) as part:
+                part.write_text(json.dumps({**self._read(), **self._new}), encoding="utf-8")
 
 
 def run_live(
@@ -143,14 +148,16 @@ def run_live(
     found: Compiled,
     query: Stream,
     level: Consistency,
+    columns: LiveColumns,
     watch: Callable[[Callable[[], None]], Watch],
     losses: Callable[[Losses], None],
 ) -> int:
     """Runs it; `watch` makes of a function that raises when the run is to end one that hears of progress."""
     try:
         if options.copies is None:
-            interruptible(lambda check: _follow(options, found, query, level, watch(check), losses))
+            interruptible(lambda check: _follow(options, found, query, level, columns, watch(check), losses))
         else:
+            columns.keep()
             interruptible(lambda check: _copies(options, found, query, level, watch(check)))
     except (KeyboardInterrupt, SystemExit) as stop:
         onward = "the same command goes on" if options.checkpoint else "the same command reads all again, and goes on"
@@ -163,6 +170,7 @@ def _follow(
     found: Compiled,
     query: Stream,
     level: Consistency,
+    columns: LiveColumns,
     watch: Watch,
     losses: Callable[[Losses], None],
 ) -> None:
@@ -170,6 +178,8 @@ def _follow(
 
     how = LiveOptions(options.batch, wait=options.wait, keep=options.keep, tell=warn, progress=watch)
     run = LiveRun(query, found.inputs, options.out, options.checkpoint, level, how)
+    run.require_own_output()
+    columns.keep()
     run.run()
     losses(run.runtime.dropped)
 

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from everwhen.cli.command import DONE, FAILED, Command, count_option, fail, tick_option, warn
+from everwhen.cli.command import DONE, FAILED, Command, count_of, count_option, fail, tick_option, warn
 from everwhen.cli.query import query_text
 from everwhen.engine.interruption import interruptible
 from everwhen.errors import InUseError, QueryError, StateError
@@ -50,7 +50,7 @@ def _declare_start(parser: argparse.ArgumentParser) -> None:
     add(
         "--buckets",
         metavar="N",
-        type=count_option,
+        type=count_of("partitions"),
         help="with --engine spark, partitions of the state; another number than before moves it to that many",
     )
     add("--tick", metavar="LENGTH", type=tick_option, default="1ms", help="how long a tick is (default 1ms)")

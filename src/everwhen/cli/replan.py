@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any
 
-from everwhen.cli.command import count_option, warn
+from everwhen.cli.command import count_of, warn
 from everwhen.cli.query import Compiled
 from everwhen.errors import EverwhenError, LoopError, QueryError
 
@@ -19,7 +19,7 @@ def declare_replans(parser: argparse.ArgumentParser) -> None:
     """The options that change the plan while it runs."""
     add = parser.add_argument
     add(
-        "--replan-every", metavar="N", type=count_option,
+        "--replan-every", metavar="N", type=count_of("epochs"),
         help="go over between the plan as written and the rewritten one every N epochs; the answer does not change",
     )  # fmt: skip
     add(
@@ -27,7 +27,7 @@ def declare_replans(parser: argparse.ArgumentParser) -> None:
         help="the checkpoint is of another text with the same columns: go on from it with this one",
     )  # fmt: skip
     add(
-        "--buckets", metavar="N", type=count_option,
+        "--buckets", metavar="N", type=count_of("partitions"),
         help="with --engine spark, partitions of the state; another number than before moves it to that many",
     )  # fmt: skip
 

@@ -30,7 +30,7 @@ from everwhen.cli.progress import watched
 from everwhen.cli.query import Compiled, compiled, declare_query
 from everwhen.cli.replan import check_replans, declare_replans, replans_of, spark_options
 from everwhen.core.consistency import LEVELS, MIDDLE, Consistency, consistency, emit_named, length_of
-from everwhen.core.replay import Replay, ReplayClock
+from everwhen.core.replay import EpochSize, Replay, ReplayClock
 from everwhen.core.time_axis import asked_axis, times_shown
 from everwhen.engine.interruption import interruptible
 from everwhen.errors import QueryError
@@ -80,7 +80,9 @@ def _run(options: argparse.Namespace) -> int:
     live = check_follow(options)
     check_replans(options, live)
     replay = Replay(options.rate, options.speed)
-    options.batch = replay.steps(options.batch)
+    steps = replay.steps(options.batch)
+    if live:
+        options.batch = steps
     if replay.is_asked and (options.engine == "spark" or options.copies is not None):
         raise QueryError("--rate and --speed replay inputs in this process: leave --engine spark and --copies out")
     if replay.is_asked:
@@ -97,14 +99,15 @@ def _run(options: argparse.Namespace) -> int:
         expected = (lambda: None) if live else partial(expected_elements, list(found.inputs.values()))
         with times_shown(axis), watched(options.out, expected) as watch:
             clock = ReplayClock(replay, found.axis.tick, time.monotonic, time.sleep)
-            if live:
-                return run_live(options, found, query, asked, lambda check: _checked(watch, check, clock), _say_losses)
+            if columns is not None:
+                told = lambda check: _checked(watch, check, clock)  # noqa: E731
+                return run_live(options, found, query, asked, columns, told, _say_losses)
             run = partial(
                 _engine(options.engine),
                 replans_of(options, found, query) if options.engine == "local" else query,
                 found.inputs,
                 options.out,
-                batch=options.batch,
+                batch=EpochSize(options.batch, steps) if replay.is_asked else options.batch,
                 open=options.open,
                 checkpoint=options.checkpoint,
                 consistency=asked,

@@ -6,12 +6,12 @@ import argparse
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import Final
 
-from everwhen.cli.command import DONE, Command, count_option, input_option, note, tick_option
+from everwhen.cli.command import DONE, Command, count_option, input_option, note, tick_option, warn
 from everwhen.errors import QueryError
 
 
@@ -90,10 +90,22 @@ def _serve(options: argparse.Namespace) -> int:
     if options.file is not None:
         with open(options.file, encoding="utf-8-sig") as script:
             engine.execute(script.read())
+        _check_read([name for name, _ in options.inputs], session.inputs, options)
     begin = partial(engine.submit, partial(engine.play, True)) if options.when_opened else None
     serve(engine, place, note, opened=begin)
     sys.stderr.write("everwhen: the page is closed\n")
     return DONE
+
+
+def _check_read(given: Sequence[str], reads: Sequence[str], options: argparse.Namespace) -> None:
+    """An input that no query of the file reads is a slip, unless somebody asks for it on the page."""
+    known = {name.lower() for name in reads}
+    unread = ", ".join(sorted(name for name in given if name.lower() not in known))
+    if unread:
+        words = f"no query of {options.file} reads {unread}; they read {', '.join(sorted(reads)) or 'nothing'}"
+        if options.read_only:
+            raise QueryError(words)
+        warn(f"{words}; a query that is written on the page may")
 
 
 @contextmanager

@@ -1,6 +1,7 @@
 """CSV that is appended to: a header, then a row per line, as they come.
 
-A line without its end waits.  A field with a line end inside cannot be told from half a row, so it is an error.
+A line without its end waits.  A field with a line end inside cannot be told from half a row, so it is an error: that of
+its own line, else the rows up to the next mark would be text within one field.
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from __future__ import annotations
 from everwhen.engine.epochs import joined
 from everwhen.engine.files.live_inputs import GrowingFile
 from everwhen.errors import InputError
-from everwhen.formats.csv import csv_lines
+from everwhen.formats.csv import csv_lines, is_open
 from everwhen.stream.element_batch import ElementBatch
 
 
@@ -26,9 +27,14 @@ class GrowingCsv(GrowingFile):
             rows, first = lines, self._line
         data = b"".join(row for row in rows if row.strip())
         found: list[ElementBatch] = []
-        if data.count(b'"') % 2:
-            problem = "a field with a line end inside, or with half a pair of quotation marks"
-            raise InputError(problem, source=self.given.shown, line=first, remedy="CSV that grows has a row per line")
+        for line, row in enumerate([header, *rows], first - 1):
+            if is_open(row, self.given.file):
+                raise InputError(
+                    "a quotation mark is opened in this line and not closed in it: a row per line is read here",
+                    source=self.given.shown,
+                    line=line if row is not header else 1,
+                    remedy="close it, or take it out; a field of a CSV that grows has no line end inside",
+                )
         if data:
             given = self.given
             piece = csv_lines(given.file, header, data, given.schema, given.times, first)

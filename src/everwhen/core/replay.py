@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from everwhen.core.time import NEVER
 from everwhen.errors import QueryError
@@ -20,6 +20,13 @@ _EPOCHS: Final = 10
 _FEW: Final = 20
 """Elements of an epoch where only the times tell how many there are in a second."""
 _MOMENT: Final = 0.05
+
+
+class EpochSize(NamedTuple):
+    """How many elements of an input make an epoch: as many as are asked for, fewer while the input is replayed."""
+
+    asked: int
+    replayed: int
 
 
 @dataclass(frozen=True, slots=True)

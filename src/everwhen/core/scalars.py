@@ -56,7 +56,9 @@ def read_values(values: Sequence[Any], type_: pa.DataType) -> pa.Array:
             try:
                 _read([value], type_)
             except _FAILURES:
-                raise Unfit(f"{describe(value)} is not of type {type_}", f"expected {expected(type_)}", i) from None
+                raise Unfit(
+                    f"{describe(value)} is not of type {sql_name(type_)}", f"expected {expected(type_)}", i
+                ) from None
         raise
 
 
@@ -317,6 +319,43 @@ def expected(type_: pa.DataType) -> str:
     if is_.is_nested(type_):
         return f"an array of {type_.value_type}"
     return "text in quotes"
+
+
+_SQL_NAMES: Final = {
+    pa.bool_(): "BOOLEAN", pa.int8(): "TINYINT", pa.int16(): "SMALLINT", pa.int32(): "INT32", pa.uint64(): "UINT64",
+    pa.float32(): "FLOAT32", pa.float64(): "DOUBLE", pa.binary(): "BINARY",
+}  # fmt: skip
+
+
+def sql_name(type_: pa.DataType) -> str:
+    """A type as a declaration in SQL names it; what SQL has no name for has Arrow's.
+
+    >>> sql_name(pa.int64()), sql_name(pa.timestamp("us")), sql_name(pa.decimal128(10, 2))
+    ('INT', 'TIMESTAMP', 'DECIMAL(10, 2)')
+    """
+    is_ = pa.types
+    if is_.is_decimal(type_):
+        return f"DECIMAL({type_.precision}, {type_.scale})"
+    families = (
+        (is_.is_timestamp, "TIMESTAMP"), (is_.is_date, "DATE"), (is_.is_time, "TIME"), (is_.is_duration, "INTERVAL"),
+        (is_.is_string, "TEXT"), (is_.is_large_string, "TEXT"), (is_.is_integer, "INT"),
+    )  # fmt: skip
+    return _SQL_NAMES.get(type_) or next((name for fits, name in families if fits(type_)), str(type_))
+
+
+def fitting_name(text: str) -> str:
+    """A type as SQL names it that a text is of, where it is not of the one that is declared.
+
+    >>> fitting_name("11.5"), fitting_name("99999999999999999999"), fitting_name("n/a")
+    ('DOUBLE', 'DECIMAL(20, 0)', 'TEXT')
+    """
+    digits = text.strip().lstrip("+-")
+    if digits.isdecimal() and len(digits) <= 38:
+        return f"DECIMAL({len(digits)}, 0)"
+    try:
+        return "DOUBLE" if isfinite(float(text)) else "TEXT"
+    except ValueError:
+        return "TEXT"
 
 
 def has_form(type_: pa.DataType) -> bool:

@@ -47,6 +47,15 @@ SHOWN: Final[ContextVar[Callable[[int], str]]] = ContextVar("SHOWN", default=str
 """How messages show a finite time: a number, or what `time_axis.times_shown` sets for a while."""
 
 
+def in_ticks(length: int) -> str:
+    """A span of time as a number of ticks, in words."""
+    return f"{length} tick{'s' * (length != 1)}"
+
+
+SHOWN_SPAN: Final[ContextVar[Callable[[int], str]]] = ContextVar("SHOWN_SPAN", default=in_ticks)
+"""How they show a span between two times."""
+
+
 def is_time(t: int) -> bool:
     """Whether `t` is a finite time that the system can work with."""
     return MIN_TIME <= t <= MAX_TIME
@@ -108,6 +117,16 @@ def show(t: int) -> str:
     ('∞', '7')
     """
     return "∞" if t == INF else "-∞" if t == NEVER else SHOWN.get()(t)
+
+
+def show_span(length: int) -> str:
+    """A span of time for people: a number of ticks; within `time_axis.times_shown`, where times are timestamps, a
+    duration.
+
+    >>> show_span(7)
+    '7 ticks'
+    """
+    return SHOWN_SPAN.get()(length)
 
 
 def show_length(length: int) -> str:

@@ -22,7 +22,7 @@ from typing import Final, Literal
 import numpy as np
 import pyarrow as pa
 
-from everwhen.core.time import INF, SHOWN, ticks
+from everwhen.core.time import INF, SHOWN, SHOWN_SPAN, in_ticks, ticks
 from everwhen.errors import QueryError
 
 Times = Literal["ticks", "iso", "auto"]
@@ -102,6 +102,23 @@ class TimeAxis:
         """A finite time for people, in UTC."""
         return self.text(t).replace("T", " ").removesuffix("Z")
 
+    def span(self, length: int) -> str:
+        """A span of time for people, with units where times are timestamps.
+
+        >>> TimeAxis(dated=True).span(599_000), TimeAxis(dated=True).span(90_061_005), TimeAxis().span(7)
+        ('9m59s', '1d1h1m1.005s', '7 ticks')
+        """
+        if not self.dated:
+            return in_ticks(length)
+        seconds, rest = divmod(length * self.tick, 10**9)
+        found = ""
+        for unit, size in (("d", 86_400), ("h", 3_600), ("m", 60)):
+            count, seconds = divmod(seconds, size)
+            found += f"{count}{unit}" if count else ""
+        if seconds or rest or not found:
+            found += str(seconds) + (f".{rest:09d}".rstrip("0") if rest else "") + "s"
+        return found
+
     # -- to Arrow -------------------------------------------------------------------------------------------------
 
     def array(self, times: np.ndarray, missing: np.ndarray | bool = False) -> pa.Array:
@@ -151,8 +168,9 @@ def times_shown(axis: TimeAxis) -> Iterator[None]:
     >>> with times_shown(TimeAxis(10**9, dated=True)): show(86400)
     '1970-01-02 00:00:00'
     """
-    before = SHOWN.set(axis.shown)
+    before, span_before = SHOWN.set(axis.shown), SHOWN_SPAN.set(axis.span)
     try:
         yield
     finally:
         SHOWN.reset(before)
+        SHOWN_SPAN.reset(span_before)

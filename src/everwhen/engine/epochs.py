@@ -17,14 +17,21 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from numbers import Integral
 
 import numpy as np
 import pyarrow as pa
 
 from everwhen.core.time import INF
-from everwhen.errors import InputError
+from everwhen.errors import InputError, QueryError
 from everwhen.stream.element import ExternalCti, Punct
 from everwhen.stream.element_batch import ElementBatch
+
+
+def require_batch(batch: int) -> None:
+    """QueryError unless it is a number of elements."""
+    if not isinstance(batch, Integral) or batch < 1:
+        raise QueryError(f"a batch holds at least one element: a whole number such as 10000, not {batch!r}")
 
 
 @dataclass(frozen=True, slots=True)

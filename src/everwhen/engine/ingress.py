@@ -22,7 +22,7 @@ from everwhen.core.time import INF, NEVER
 from everwhen.engine.idle_sources import IdleSources, linked
 from everwhen.engine.release_horizon import ReleaseHorizon
 from everwhen.engine.source_levels import PLAIN, Bounds
-from everwhen.errors import InputError, QueryError
+from everwhen.errors import InputError, QueryError, a_type
 from everwhen.operators.contract import Output, StateSize
 from everwhen.operators.ingress.event_log import EventStore
 from everwhen.operators.ingress.finalize import DroppedElements, Reason
@@ -173,7 +173,7 @@ class Ingress:
             self.of(source)  # it is read
             if not isinstance(batch, ElementBatch):
                 raise QueryError(
-                    f"{source} is pushed an ElementBatch, not a {type(batch).__name__}: "
+                    f"{source} is pushed an ElementBatch, not {a_type(batch)}: "
                     "ElementBatch.of(elements, schema) makes one (ew.run takes tables)"
                 )
         intakes = [(each.intake, batch) for source, batch in batches.items() for each in self.of(source)]

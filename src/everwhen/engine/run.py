@@ -12,7 +12,7 @@ from everwhen.core.consistency import MIDDLE, STRONG, WEAK, Consistency, consist
 from everwhen.core.emit import Emit
 from everwhen.core.late_count import LateWarnings
 from everwhen.core.time import NEVER
-from everwhen.engine.epochs import Epoch, EpochReader
+from everwhen.engine.epochs import Epoch, EpochReader, require_batch
 from everwhen.engine.interruption import Steps, StepsApart, calls_functions
 from everwhen.engine.local import LocalRuntime, Query
 from everwhen.engine.source_levels import chosen
@@ -91,8 +91,7 @@ def run_batches(
     >>> [len(batch) for batch in ew.run_batches(s, {"S": elements}, batch=2, open=True)]
     [2, 2, 1]
     """
-    if batch < 1:
-        raise QueryError(f"a batch holds at least one element, not {batch}")
+    require_batch(batch)
     runtime = LocalRuntime(query, emit, consistency=chosen(query, consistency), dropped=dropped, idle=idle)
     missing = set(runtime.inputs) - set(inputs)
     if missing:

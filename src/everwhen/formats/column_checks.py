@@ -11,6 +11,8 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
+from everwhen.core.scalars import fitting_name, sql_name
+
 _FIRST_DAY, _LAST_DAY = (each.toordinal() - date(1970, 1, 1).toordinal() for each in (date.min, date.max))
 _PER_DAY: Final = {"s": 86_400, "ms": 86_400_000, "us": 86_400_000_000}
 
@@ -32,6 +34,15 @@ def first_odd_value(column: pa.Array) -> tuple[int, str, str] | None:
     if pa.types.is_timestamp(type_) or pa.types.is_date(type_):
         return _no_date(column)
     return None
+
+
+def misfit(value: object, name: str, type_: pa.DataType, declared: bool = True) -> tuple[str, str]:
+    """What is wrong with a value that is not of its column's type, and what to do."""
+    problem = f"{value!r} in column {name!r} is not of type {sql_name(type_)}"
+    if not declared:
+        return problem, "mend the row"
+    mend = "write it as 2024-05-01 12:30:00" if pa.types.is_timestamp(type_) else "mend the row"
+    return problem, f"declare the column as {fitting_name(str(value))}, or {mend}"
 
 
 def _not_text(column: pa.Array) -> tuple[int, str, str] | None:

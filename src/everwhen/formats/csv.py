@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 from collections import Counter
 from collections.abc import Collection, Iterator
 from typing import Final, TextIO
@@ -18,11 +19,15 @@ import pyarrow.csv as pcsv
 
 from everwhen.core.schema import RESERVED, Schema
 from everwhen.errors import InputError
+from everwhen.formats.column_checks import misfit
 from everwhen.formats.parquet import AT, COUNT
 
 _TIMES: Final = ("vs", "ve", "vnew")
 _BLOCK: Final = 1 << 22
 FIRST_ROW: Final = 2
+_FIELD: Final = r'(?:"(?:[^"]|"")*"(?!")[^{0}]*|[^"{0}][^{0}]*|)'
+_CLOSED: Final = {mark: re.compile("{1}(?:{0}{1})*".format(mark, _FIELD.format(mark)).encode()) for mark in ",\t"}
+"""Lines in which every field that begins with a quotation mark is closed; a mark elsewhere is text."""
 
 
 def csv_pieces(path: str, schema: Schema, times: Collection[str], batch: int) -> Iterator[tuple[pa.RecordBatch, int]]:
@@ -63,6 +68,15 @@ def csv_lines(
         ) from None
     (piece,) = table.combine_chunks().to_batches(max_chunksize=table.num_rows)
     return _typed(piece, schema, times, path, first)
+
+
+def is_open(line: bytes, path: str) -> bool:
+    """Whether a line ends within a field that a quotation mark has begun.
+
+    >>> [is_open(line, "a.csv") for line in (b'1,"a, b"', b'1,"a', b'1,5" wide', b'1,5","a', b'"no ""x"" here"')]
+    [False, True, False, True, False]
+    """
+    return b'"' in line and _CLOSED[_delimiter(path)].fullmatch(line.rstrip(b"\r\n")) is None
 
 
 def csv_schema(path: str) -> Schema:
@@ -157,8 +171,8 @@ def _cast(column: pa.Array, type_: pa.DataType, name: str, path: str, first: int
             try:
                 trimmed.slice(i, 1).cast(type_)
             except pa.ArrowException:
-                problem = f"{column[i].as_py()!r} in column {name!r} is not of type {type_}"
-                raise InputError(problem, source=path, line=first + i) from None
+                problem, remedy = misfit(column[i].as_py(), name, type_, declared=name not in (COUNT, AT))
+                raise InputError(problem, source=path, line=first + i, remedy=remedy) from None
         raise
 
 

@@ -31,7 +31,7 @@ from everwhen.core.schema import Schema
 from everwhen.core.time import INF, MAX_TIME, MIN_TIME
 from everwhen.core.time_axis import TICKS, TimeAxis, tick_length
 from everwhen.errors import InputError, QueryError
-from everwhen.formats.column_checks import first_odd_value
+from everwhen.formats.column_checks import first_odd_value, misfit
 from everwhen.formats.column_checks import plain_type as _plain
 from everwhen.formats.json.inference import Contents
 from everwhen.formats.json.lines import (
@@ -335,8 +335,8 @@ class _Piece:
                 try:
                     column.slice(index, 1).cast(type_)
                 except pa.ArrowException:
-                    problem = f"{column[index].as_py()!r} in column {name!r} is not of type {type_}"
-                    raise self.error(index, problem) from None
+                    declared = name not in SPECIAL
+                    raise self.error(index, *misfit(column[index].as_py(), name, type_, declared)) from None
             raise
 
     def _promises(

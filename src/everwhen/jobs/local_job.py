@@ -82,7 +82,7 @@ class LocalJob(JobRun):
         with self.held() as writer:
             inputs = {name: self.plan.open_source(name, self.place) for name in self.plan.sources}
             queries = {name: (sink.node, sink.level) for name, sink in self.plan.sinks.items()}
-            self._late = LateBook(self._late_files(inputs), lambda _: None)
+            self._late = LateBook(self._late_files(inputs), lambda _: None, self.plan.axis)
             self.steps = JobSteps(queries, inputs, self._late.note)
             self.sinks = {name: self.plan.open_sink(name, writer) for name in self.plan.sinks}
             self._log = StepLog(self.place)

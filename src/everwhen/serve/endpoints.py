@@ -219,8 +219,8 @@ class Endpoints:
 
 
 def _lines(engine: Watched, source: str) -> bytes:
-    batches = engine.submit(lambda: engine.late_rows(source)).result(_PATIENCE)
-    return "".join(f"{line}\n" for batch in batches for line in jsonlines(batch)).encode()
+    batches, axis = engine.submit(lambda: (engine.late_rows(source), engine.observe().axis)).result(_PATIENCE)
+    return "".join(f"{line}\n" for batch in batches for line in jsonlines(batch, axis)).encode()
 
 
 def _problem(status: int, kind: str, message: str) -> JSONResponse:

@@ -129,7 +129,7 @@ class JobWatch:
 
     def late_rows(self, source: str) -> list[ElementBatch]:
         """What the job has kept of a source's rows that came too late."""
-        return newest_late(late_rows_files(self.place, source))
+        return newest_late(late_rows_files(self.place, source), axis_of(self._found.status).tick)
 
     # -- orders -----------------------------------------------------------------------------------------------------
 

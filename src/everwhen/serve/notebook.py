@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 from everwhen.engine.session.query_handle import QueryHandle
 from everwhen.engine.session.session import Session
 from everwhen.engine.session.sql_session import SqlSession
-from everwhen.errors import QueryError
+from everwhen.errors import QueryError, a_type
 
 if TYPE_CHECKING:
     from anywidget import AnyWidget
@@ -45,7 +45,7 @@ def live(of: SqlSession | Session | QueryHandle, every: float = 0.5) -> AnyWidge
     everwhen.errors.QueryError: a session or a query of one is shown live, not a str
     """
     if not isinstance(of, SqlSession | Session | QueryHandle):
-        raise QueryError(f"a session or a query of one is shown live, not a {type(of).__name__}")
+        raise QueryError(f"a session or a query of one is shown live, not {a_type(of)}")
     if not every > 0:
         raise QueryError(f"every is a number of seconds, more than 0, not {every!r}")
     try:

@@ -55,15 +55,16 @@ class Observation:
     hidden: Mapping[str, str] = field(default_factory=dict)
 
 
-def newest_late(files: Sequence[Path]) -> list[ElementBatch]:
-    """The elements in files of late rows, the oldest first: as many as may be handed out."""
+def newest_late(files: Sequence[Path], tick: int | None = None) -> list[ElementBatch]:
+    """The elements in files of late rows, the oldest first: as many as may be handed out.  `tick`: how long a tick is,
+    in nanoseconds, where times are timestamps."""
     found: list[ElementBatch] = []
     rows = 0
     for file in reversed(files):
         if rows >= MOST_LATE:
             break
         last: deque[ElementBatch] = deque()
-        for batch in read_elements(file) if file.stat().st_size else ():
+        for batch in read_elements(file, tick=tick) if file.stat().st_size else ():
             last.append(batch)
             rows += len(batch)
             while rows - len(last[0]) >= MOST_LATE:

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from everwhen.errors import QueryError
+from everwhen.errors import QueryError, a_type
 from everwhen.formats.column_checks import plain_type
 from everwhen.formats.csv import csv_names
 from everwhen.formats.input_file import is_csv, is_folder, schema_in_file
@@ -31,7 +31,7 @@ def types_in(given: Any, name: str, only: Collection[str] | None = None) -> dict
     elif is_table(given):
         found = _in_table(given, name, only)
     else:
-        raise QueryError(f"{name}: a {type(given).__name__} has no columns to take; give a table or a path")
+        raise QueryError(f"{name}: {a_type(given)} has no columns to take; give a table or a path")
     twice = [column for column in found.names if found.names.count(column) > 1]
     if twice:
         raise QueryError(f"{name}: the column {twice[0]!r} is there twice; rename one of them")
@@ -52,7 +52,7 @@ def _in_table(given: Any, name: str, only: Collection[str] | None) -> pa.Schema:
         return pa.table(given.limit(0)).schema
     if hasattr(given, "__arrow_c_schema__"):
         return pa.schema(given)
-    raise QueryError(f"{name}: the columns of a {type(given).__name__} are not known before it is read; declare them")
+    raise QueryError(f"{name}: the columns of {a_type(given)} are not known before it is read; declare them")
 
 
 def _in_file(path: str) -> pa.Schema:

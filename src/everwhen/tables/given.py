@@ -25,7 +25,7 @@ from everwhen.core.kinds import kind
 from everwhen.core.row_times import NO_TIMES, RowTimes
 from everwhen.core.schema import Schema
 from everwhen.core.time_axis import TICKS, TimeAxis, tick_length
-from everwhen.errors import InputError, QueryError
+from everwhen.errors import InputError, QueryError, a_type
 from everwhen.formats.input_file import InputFile, Kind, read_input
 from everwhen.stream.element import Adjust, Cti, ExternalCti, Insert, Punct
 from everwhen.stream.element_batch import ElementBatch, batch_of
@@ -150,7 +150,7 @@ def batches_of(given: Any, source: Source, size: int) -> Iterable[ElementBatch]:
         return _elements(pieces(table, _wanted(read), max(size, _LARGE_PIECE), source.name), read)
     if isinstance(table, Iterable) and not isinstance(table, bytes | Mapping):
         return _of_items(table, source, read, size)
-    raise QueryError(f"{source.name}: a {type(table).__name__} is no input; {_WHAT}")
+    raise QueryError(f"{source.name}: {a_type(table)} is no input; {_WHAT}")
 
 
 def _read(source: Source, given: Any) -> InputFile:
@@ -202,4 +202,4 @@ def _of_items(given: Iterable[Any], source: Source, read: InputFile, size: int) 
         wanted, large = _wanted(read), max(size, _LARGE_PIECE)
         yield from _elements((each for item in items for each in pieces(item, wanted, large, source.name)), read)
     else:
-        raise QueryError(f"{source.name}: a {type(first).__name__} is no element; {_WHAT}")
+        raise QueryError(f"{source.name}: {a_type(first)} is no element; {_WHAT}")

@@ -148,7 +148,7 @@ def test_the_same_again_from_any_position(cluster: Cluster) -> None:
     ("value", "what"),
     [
         (b"{not json", "offset 2: not JSON"),
-        ({"item": "x", "ts": 1}, "offset 2: attribute 'item': the text \"x\" is not of type int64"),
+        ({"item": "x", "ts": 1}, "offset 2: attribute 'item': the text \"x\" is not of type INT"),
         ({"item": 1}, "offset 2: the row has no time"),
         (b"[1]", "offset 2: "),
         (b"\xff", "offset 2: "),

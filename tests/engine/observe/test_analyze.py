@@ -7,6 +7,7 @@ import json
 import pytest
 
 import everwhen as ew
+from everwhen.core.time_axis import TimeAxis, times_shown
 from everwhen.engine.local import LocalRuntime
 from everwhen.engine.observe.analyze import Analysis, Observed
 from everwhen.engine.observe.sample import Sample
@@ -77,6 +78,9 @@ def test_late_rows_and_uneven_partitions_are_told() -> None:
     lines = Analysis(10, 4, 1.0, (source, join)).lines()
     assert "Late: 20.0% of what came." in lines and "Corrections: 0.0% of what came, 25.0% of what was said." in lines
     assert "Furthest behind: 1 join, 7 ticks after the largest start." in lines
+    with times_shown(TimeAxis(60 * 10**9, dated=True)):
+        told = Analysis(10, 4, 1.0, (source, join)).lines()
+    assert "Furthest behind: 1 join, 7m after the largest start." in told
     assert lines[-1] == "Most uneven: 1 join, its largest partition has 1.50 times the mean."
 
 

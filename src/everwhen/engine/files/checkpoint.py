@@ -39,6 +39,8 @@ from everwhen.stream.element_batch import ElementBatch
 T = TypeVar("T")
 _FORMAT: Final = 2
 """1: up to Everwhen 0.4, where states were pickles."""
+RATE: Final = "--rate or --speed"
+"""What the epochs of a replay are told as, by the options that make them, where the answer depends on them."""
 _PART: Final = re.compile(r"part-\d{9,}\.(parquet|jsonl)")
 _SHOWN: Final = 65_536
 """So many bytes at either end of a file, and its length, tell whether it is the same file."""
@@ -222,7 +224,9 @@ def note_run(place: Path, identity: Mapping[str, str]) -> None:
 
 
 def _or_migrate(changed: Sequence[str]) -> str:
-    return "; or --migrate, if the new query has the same columns" if changed == ["query"] else ""
+    if changed[:1] != ["query"] or set(changed) - {"query", RATE}:
+        return ""
+    return "; or --migrate, if the new query has the same columns" + (f" ({RATE} as before)" if RATE in changed else "")
 
 
 def fingerprint(path: str) -> str:
@@ -254,7 +258,8 @@ def _word(value: object) -> str:
 
 def _told(before: Any, now: Any) -> str:
     if "\n" not in f"{before}{now}":
-        return f"{before} before, {now} now"
+        was, is_ = ("none" if each is None else each for each in (before, now))
+        return f"{was} before, {is_} now"
     return "\n" + "\n".join(f"    {'before' if i == 0 else 'now   '}: {line}" for i, text in enumerate((before, now))
                             for line in str(text).splitlines())  # fmt: skip
 

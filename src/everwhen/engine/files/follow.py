@@ -39,7 +39,7 @@ from everwhen.core.time import INF, NEVER
 from everwhen.engine.files.checkpoint import agree, locked
 from everwhen.engine.files.late_book import LateBook, SilenceWatch, given_up
 from everwhen.engine.files.live_checkpoint import LiveState, newest_live, save_live
-from everwhen.engine.files.live_files import live_files, live_identity, live_sink
+from everwhen.engine.files.live_files import live_files, live_identity, live_sink, require_own_output
 from everwhen.engine.files.live_inputs import live_input
 from everwhen.engine.files.live_options import LiveOptions as LiveOptions
 from everwhen.engine.files.live_pace import Pace, lag_allowed
@@ -138,8 +138,7 @@ class LiveRun:
         self.place = None if checkpoint is None else Path(checkpoint)
         self.identity = live_identity(node, given, level)
         self.reader = options.reader or f"run {os.path.abspath(out)}"
-        self.said = 0
-        self.promise = NEVER
+        self.said, self.promise = 0, NEVER
         self._pending: list[Step] = []
         self._passed: dict[str, Mapping[str, Any]] = {}
         self._words: dict[str, Any] = {}
@@ -151,13 +150,20 @@ class LiveRun:
 
     def run(self) -> int:
         """Runs to the end; how many elements the answer has."""
+        self.require_own_output()
         with self._held():
             self.sink.prepare(self.steps.schema)
+            self._book.axis = self.sink.axis or self._book.axis
             if not self._go_on():
                 self._work()
             self._leave_words(ended=True)
             self._book.end(self.runtime.late)
         return self.said
+
+    def require_own_output(self) -> None:
+        """QueryError or SinkLostError, with nothing written, if the checkpoint is of another run or output."""
+        if self.place is not None:
+            require_own_output(self.place, self.identity, None if self.options.seed else self.sink)
 
     @contextmanager
     def _held(self) -> Iterator[None]:

@@ -29,7 +29,7 @@ class LateBook:
     axis of the answer."""
 
     def __init__(self, given: Mapping[str, InputFile], tell: Tell, axis: TimeAxis = TICKS) -> None:
-        self._axis = axis
+        self.axis = axis
         self._places = {name: each.late_rows for name, each in given.items() if each.late_rows}
         twice = [place for place in self._places.values() if list(self._places.values()).count(place) > 1]
         if twice:
@@ -51,7 +51,7 @@ class LateBook:
     def note(self, name: str, dropped: DroppedElements) -> None:
         """Elements of an input were given up."""
         if name in self._files:
-            text = "".join(f"{line}\n" for line in jsonlines(dropped.elements, self._axis))
+            text = "".join(f"{line}\n" for line in jsonlines(dropped.elements, self.axis))
             self._files[name].write(text.encode())
 
     def look(self, counts: Mapping[str, LateCount]) -> None:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from pathlib import Path
 
 from everwhen.algebra.builder import Stream
 from everwhen.algebra.explain import explain
 from everwhen.algebra.nodes import Node
 from everwhen.core.consistency import Consistency
+from everwhen.engine.epochs import require_batch
 from everwhen.engine.files.axis import axis_of_inputs
+from everwhen.engine.files.checkpoint import agree, states_in
 from everwhen.engine.local import LocalRuntime, Query
 from everwhen.errors import QueryError
 from everwhen.formats.input_file import STANDARD_INPUT, InputFile
@@ -18,8 +21,7 @@ from everwhen.sinks.changelog import ChangelogSink, changelog_format
 
 def live_files(inputs: Mapping[str, str | InputFile], runtime: LocalRuntime, batch: int) -> dict[str, InputFile]:
     """Every source of the query with its file; none need be there yet."""
-    if batch < 1:
-        raise QueryError(f"a batch holds at least one element, not {batch}")
+    require_batch(batch)
     reads = ", ".join(sorted(runtime.inputs))
     if missing := sorted(set(runtime.inputs) - set(inputs)):
         raise QueryError(f"no input for {', '.join(missing)}; the query reads {reads}")
@@ -54,3 +56,12 @@ def live_identity(node: Node, given: Mapping[str, InputFile], level: Consistency
         meant = "" if not file.times and file.kind == "stream" else f" ({file.kind} {', '.join(file.times)})".rstrip()
         found[f"input {name}"] = f"{os.path.abspath(file.file)}{meant}"
     return found
+
+
+def require_own_output(place: Path, identity: Mapping[str, str], sink: ChangelogSink | None) -> None:
+    """An error if a checkpoint that is there is of another run, or of an output of which epochs are not there; a run
+    that has the state of another one to begin with (`sink` None) may begin an output anew."""
+    if (place / "run.json").exists():
+        agree(place, identity)
+        if sink is not None and (states := states_in(place)):
+            sink.resume(states[-1])

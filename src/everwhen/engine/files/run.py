@@ -1,7 +1,8 @@
 """A query over files, in this process: elements in, the answer in a file that appears whole or not at all.
 
 **Guarantee.**  On any error, and when it is interrupted, the output is as it was.  With a checkpoint a run that was
-killed goes on when it is started again with the same inputs, and ends with the same output as one that was not.
+killed goes on when it is started again with the same inputs, and ends with the same output as one that was not; where
+it replays its inputs at another rate, with the same answer, said in other elements.
 """
 
 from __future__ import annotations
@@ -18,11 +19,12 @@ from everwhen.algebra.explain import explain
 from everwhen.algebra.nodes import Node
 from everwhen.core.consistency import MIDDLE, Consistency
 from everwhen.core.emit import Emit
+from everwhen.core.replay import EpochSize
 from everwhen.core.schema import Schema
 from everwhen.core.time import INF, NEVER, show
-from everwhen.engine.epochs import EpochReader
+from everwhen.engine.epochs import EpochReader, require_batch
 from everwhen.engine.files.axis import axis_of_inputs
-from everwhen.engine.files.checkpoint import Checkpoint, Saved, fingerprint
+from everwhen.engine.files.checkpoint import RATE, Checkpoint, Saved, fingerprint
 from everwhen.engine.files.late_book import LateBook, given_up, silence
 from everwhen.engine.files.output_file import write_answer
 from everwhen.engine.files.replans import Claim, QueryForms, Replans
@@ -68,7 +70,7 @@ def run_files(
     *,
     consistency: Consistency = MIDDLE,
     emit: str | Emit | None = None,
-    batch: int = 10_000,
+    batch: int | EpochSize = 10_000,
     open: bool = False,
     checkpoint: str | None = None,
     progress: Watch | None = None,
@@ -79,12 +81,15 @@ def run_files(
     """Runs a query over files and writes its answer; returns how many elements it has.
 
     `inputs` are files of elements by the names of the query's sources, or `InputFile`s; "-" is the standard input.
+    `batch` elements of each input make an epoch, fewer when the inputs are replayed slowly (`EpochSize`); a run may go
+    on with other epochs of a replay, unless what it drops depends on them.
     `every`: seconds between checkpoints; by default a few.  `losses` is told in the end how much had to be given up,
     `tell` from when on the answer is right, if a changelog among the inputs is right from an instant on only, and of
     late rows.
     """
     replans = query if isinstance(query, Replans) else Replans.of(query)
     watch: Watch = progress or (lambda _: None)
+    size = batch if isinstance(batch, EpochSize) else EpochSize(batch, batch)
     tell = tell or (lambda _: None)
     books: list[LateBook] = []
 
@@ -99,19 +104,22 @@ def run_files(
 
     runtime = make(replans.now)
     level = runtime.consistency
-    given = input_files(inputs, {name: runtime.schema_of(name) for name in runtime.inputs}, batch)
+    given = input_files(inputs, {name: runtime.schema_of(name) for name in runtime.inputs}, size.asked)
     axis = axis_of_inputs(replans.shown or replans.now, given)
     books.append(LateBook(given, tell, axis))
     _begin(runtime, given, tell)
     schema = replans.forms.asked.schema
-    work = _Work(runtime, given, batch, open, watch, books[0], replans)
+    work = _Work(runtime, given, size.replayed, open, watch, books[0], replans)
     if checkpoint is None:
         with work.accounted(losses):
             return write_answer(chain.from_iterable(work.epochs(Saved())), out, schema, axis)
     store = Checkpoint(checkpoint, schema)
 
     def of(forms: QueryForms) -> dict[str, str]:
-        return identity(forms.asked, given, level.emit, batch, open, "local", level)
+        found = identity(forms.asked, given, level.emit, size.asked, open, "local", level)
+        if size.replayed != size.asked and _drops_by_epoch(runtime, level):
+            found[RATE] = f"epochs of {size.replayed} elements"
+        return found
 
     left = None if replans.left is None or not replans.migrate else (replans.left, of(replans.left))
     whose = Claim(replans.forms, of(replans.forms), left)
@@ -172,8 +180,7 @@ def input_files(
 ) -> dict[str, InputFile]:
     """Every source of a query with its file, in the order given; a misfit is an error that says what is read."""
     reads = ", ".join(sorted(schemas))
-    if batch < 1:
-        raise QueryError(f"a batch holds at least one element, not {batch}")
+    require_batch(batch)
     missing = sorted(set(schemas) - set(inputs))
     if missing:
         raise QueryError(f"no input for {', '.join(missing)}; the query reads {reads}")
@@ -215,6 +222,12 @@ def identity(
         meant = "" if not file.times and file.kind == "stream" else f" ({file.kind} {', '.join(file.times)})".rstrip()
         found[f"input {name}"] = f"{fingerprint(file.file)}{meant}"
     return found
+
+
+def _drops_by_epoch(runtime: LocalRuntime, level: Consistency) -> bool:
+    """Whether the answer depends on how the inputs are cut into epochs: which rows are late does."""
+    late = any(source.policy.late != "error" for source in runtime.plan.sources.values())
+    return late or level.finalizes or level.aligns
 
 
 class _Work:

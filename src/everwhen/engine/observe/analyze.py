@@ -18,6 +18,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
+from everwhen.core.time import show_span
 from everwhen.engine.observe.sample import ITEMS, Sample, Value
 
 _INPUTS: Final = ("input", "rows", "rows/s", "corrections", "late", "distance", "lifetime", "granule", "lag")
@@ -114,8 +115,8 @@ class Analysis:
         if late:
             found.append(f"Late: {late / max(sum(each.sample.rows_in for each in inputs), 1):.1%} of what came.")
         behind = max(self.operators, key=lambda each: each.item("lag") or 0)
-        if behind.item("lag"):
-            found.append(f"Furthest behind: {behind.name}, {behind.item('lag')} ticks after the largest start.")
+        if lag := behind.item("lag"):
+            found.append(f"Furthest behind: {behind.name}, {show_span(int(lag))} after the largest start.")
         uneven = max(self.operators, key=lambda each: each.skew or 0)
         if uneven.skew is not None:
             found.append(f"Most uneven: {uneven.name}, its largest partition has {uneven.skew:.2f} times the mean.")

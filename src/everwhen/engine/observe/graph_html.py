@@ -18,7 +18,7 @@ from everwhen.core.time import INF, NEVER, show
 from everwhen.engine.observe.answer_book import AnswerBook
 from everwhen.engine.observe.graph import GraphNode
 
-WIDTH: Final = 168
+WIDTH: Final = 188
 HEIGHT: Final = 66
 GAP: Final = 34
 _ROUNDS: Final = 6
@@ -105,7 +105,7 @@ def _box(node: GraphNode, place: Place) -> str:
     words = [(18, 13, "#1b2330", node.name), (34, 11, "#5a6576", f"{flow}{', ' if kept else ''}{kept}")]
     words.append((50, 11, "#5a6576", "ended" if node.progress == INF else promised))
     texts = "".join(
-        f'<text x="{x + 10:.0f}" y="{y + dy:.0f}" font-size="{size}" fill="{fill}">{escape(text[:30])}</text>'
+        f'<text x="{x + 10:.0f}" y="{y + dy:.0f}" font-size="{size}" fill="{fill}">{escape(text[:34])}</text>'
         for dy, size, fill, text in words
     )
     radius = 18 if node.kind == "source" else 6

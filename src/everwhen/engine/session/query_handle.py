@@ -9,6 +9,7 @@ from everwhen.algebra.builder import Stream
 from everwhen.algebra.nodes import Node
 from everwhen.core.consistency import Duration
 from everwhen.core.emit import Emit
+from everwhen.core.time_axis import times_shown
 from everwhen.engine.observe.graph_html import answer_html, graph_html
 from everwhen.engine.session.cutover import Migration
 from everwhen.engine.session.query_registry import QueryInfo
@@ -74,8 +75,9 @@ class QueryHandle:
         info = self.info
         nodes = [node for node in self.session.graph() if self.name in node.queries]
         words = f"{self.name} {info.schema}: {info.state}, {info.consistency.name}{': ' * bool(info.error)}{info.error}"
-        table = answer_html(self.name, self.session.answer(self.name)) if info.state == "running" else ""
-        return graph_html(words, nodes) + table
+        with times_shown(self.session.axis(self.name)):
+            table = answer_html(self.name, self.session.answer(self.name)) if info.state == "running" else ""
+            return graph_html(words, nodes) + table
 
     def stop(self) -> None:
         self.session.stop(self.name)

@@ -49,6 +49,7 @@ from everwhen.core.emit import Emit
 from everwhen.core.late_count import LateCount
 from everwhen.core.schema import Schema
 from everwhen.core.time import INF, NEVER, show
+from everwhen.core.time_axis import times_shown
 from everwhen.engine.observe.analyze import Analysis
 from everwhen.engine.observe.answer_book import AnswerBook
 from everwhen.engine.observe.find_waiting import find_waiting
@@ -261,8 +262,9 @@ class Session(ReplacedQueries):
         """The graph and the answers, for notebooks."""
         running = [entry.name for entry in self._catalogue.running()]
         words = f"{len(running)} quer{'y runs' if len(running) == 1 else 'ies run'}, {self.epoch} epochs"
-        tables = [answer_html(name, self.answer(name)) for name in running[:MOST_TABLES]]
-        return graph_html(words, self.graph()) + "".join(tables)
+        with times_shown(self.axis(*running)):
+            tables = [answer_html(name, self.answer(name)) for name in running[:MOST_TABLES]]
+            return graph_html(words, self.graph()) + "".join(tables)
 
     def analyze(self, name: str) -> Analysis:
         """What the operators and inputs of a running query have done, those that it shares with others included: rows

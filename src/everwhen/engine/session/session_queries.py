@@ -14,6 +14,7 @@ from everwhen.algebra.nodes import Node, Source, walk
 from everwhen.core.consistency import Consistency, Duration
 from everwhen.core.emit import Emit
 from everwhen.core.punctuation import Frontier
+from everwhen.core.time_axis import TimeAxis, common_axis
 from everwhen.engine.forward.needs import an_instant
 from everwhen.engine.latest_dropped import LatestDropped
 from everwhen.engine.node import cut
@@ -189,6 +190,11 @@ class SessionQueries(ABC):
 
     def query(self, name: str) -> QueryInfo:
         return self._catalogue[name].info()
+
+    def axis(self, *names: str) -> TimeAxis:
+        """On which axis the times of queries are shown: with timestamps if one of their sources has them."""
+        nodes = walk(*(self._catalogue[name].node for name in names))
+        return common_axis(node.axis for node in nodes if isinstance(node, Source))
 
     def _start(self, entry: Entry, emit: Emit | None = None, over: Emit | None = None, own: int = 0) -> None:
         """Let a query join.  `emit`, `over` and `own` tell of one that goes on how it was built."""
