@@ -256,8 +256,8 @@ def test_a_column_that_is_not_declared_is_left_alone(tmp_path: Path, expected: l
 
 def test_what_is_no_input() -> None:
     s = ew.source("T", {"x": "int64"})
-    for wrong, name in ((5, "int"), ({"x": [1]}, "dict"), ([5], "int")):
-        with pytest.raises(ew.QueryError, match=f"T: a {name} is no (input|element); an input is a table"):
+    for wrong, name in ((5, "an int"), ({"x": [1]}, "a dict"), ([5], "an int")):
+        with pytest.raises(ew.QueryError, match=f"T: {name} is no (input|element); an input is a table"):
             list(ew.run(s, {"T": wrong}))
     with pytest.raises(ew.InputError, match=r"T: the frame cannot be read: .*convert it with astype"):
         list(ew.run(s, {"T": pd.DataFrame({"vs": [1, 2], "x": [1, "a"]})}))
