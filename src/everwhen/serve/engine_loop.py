@@ -34,6 +34,8 @@ from everwhen.stream.element_batch import ElementBatch
 
 ORDERS: Final = 64
 """So many orders may wait."""
+COUNTING_SHARE: Final = 0.01
+"""To count what operators keep takes at most so much of the engine's time."""
 MOST_QUERIES: Final = 64
 _EPOCHS: Final = 10
 """So many epochs a second are aimed at, where a rate is given."""
@@ -91,6 +93,7 @@ class EngineLoop:
         self._wake, self._catalogue = threading.Event(), threading.Lock()
         self._over = self._asked = False
         self._counted = -math.inf
+        self._counting = 0.0
         self._sizes: dict[str, StateSize] = {}
         self._most = self.feeds.batch
         self._pace = Pace(None, self.clock)
@@ -289,12 +292,14 @@ class EngineLoop:
         return query
 
     def _graph(self) -> tuple[GraphNode, ...]:
-        """The graph; what its nodes keep is counted once a second, because that costs a look at all of it."""
-        now = self.clock()
-        fresh = now - self._counted >= 1.0
+        """The graph; what its nodes keep is counted once a second, or less often where that costs a look at much: it
+        may take a hundredth of the thread's time."""
+        now, began = self.clock(), time.thread_time()
+        fresh = now - self._counted >= max(1.0, self._counting / COUNTING_SHARE)
         found = self.session.graph(None if fresh else self._sizes)
         if fresh:
             self._counted, self._sizes = now, {each.id: StateSize(each.state_rows, each.state_bytes) for each in found}
+            self._counting = time.thread_time() - began
         return found
 
     def observe(self) -> Observation:
