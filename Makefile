@@ -89,7 +89,8 @@ test-connectors: $(STAMP)
 	$(BIN)/python -m pytest -q -m 'slow or not slow' -rs tests/connectors $(ARGS)
 
 test-page: $(STAMP)
-	EVERWHEN_PICTURES=$(PICTURES) EVERWHEN_EXAMPLES=200 $(BIN)/python -m pytest -q -m 'slow or not slow' -rs tests/serve tests/spark/test_spark_page.py $(ARGS)
+	EVERWHEN_PICTURES=$(PICTURES) EVERWHEN_EXAMPLES=200 $(BIN)/python -m pytest -q -m 'slow or not slow' -rs tests/serve $(ARGS)
+	EVERWHEN_PICTURES=$(PICTURES) $(BIN)/python -m pytest -q -m 'slow or not slow' -rs tests/spark/test_spark_page.py $(ARGS)
 
 check: lint types layers
 

@@ -93,12 +93,11 @@ def test_the_graph_shows_what_runs_and_a_click_says_why(page: Page, server: Serv
 def test_an_answer_is_seen_now_then_and_corrected(page: Page, server: Served) -> None:
     open_view(page, "answer")
     server.step(2)
-    page.until("document.querySelectorAll('#answer tbody tr').length === 2")
+    page.until("document.querySelector('#answer tbody')?.innerText.includes('90')")  # a frame may be of the first step
     assert [row[1:3] for row in rows(page)] == [["7", "90"], ["8", "55"]]
     assert page.text("#finality") == "provisional"
     server.step()
-    page.until("document.querySelector('#corrections li') !== null")
-    assert page.run("document.querySelector('#corrections li.taken-back del').innerText") == "8 · 55"
+    page.until("document.querySelector('#corrections li.taken-back del')?.innerText === '8 · 55'")
     page.until("document.querySelector('#answer').innerText.includes('9')")
     page.run(
         "(() => { const s = document.querySelector('#instant'); s.value = 4; s.dispatchEvent(new Event('input')); })()"
