@@ -369,7 +369,7 @@ def main(first: int, last: int) -> int:
             run_once(seed, counts)
         except AssertionError as wrong:
             failed += 1
-            print(f"WRONG {wrong}", flush=True)
+            print(f"WRONG {seed}: {wrong}", flush=True)
         if (seed + 1) % 500 == 0:
             print(f"seed {seed}: {failed} wrong, {time.process_time() - began:.0f} s of the processor", flush=True)
     print(f"seeds {first} to {last - 1}: {failed} wrong, {time.process_time() - began:.0f} s of the processor")

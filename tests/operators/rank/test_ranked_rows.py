@@ -65,9 +65,9 @@ def assert_well_formed(rows: KeptRows, key: int) -> None:
                 assert pool[child, HI] <= pool[v, HI] if side == LEFT else pool[child, HI] >= pool[v, HI]
                 more, other, start = visit(child)
                 n, earliest = n + more, min(earliest, start)
-                if compare(pool, other, pool, first, order, 2) < 0:
+                if (compare(pool, other, pool, first, order, 2), other) < (0, first):
                     first = other
-        assert compare(pool, pool[v, FIRST], pool, first, order, 2) == 0
+        assert pool[v, FIRST] == first, "a record of this subtree, not one that has left it"
         assert pool[v, EARLIEST] == earliest
         return n, first, earliest
 

@@ -23,7 +23,8 @@ LEFT: Final = 2
 RIGHT: Final = 3
 PRIORITY: Final = 4
 FIRST: Final = 5
-"""The record of the subtree that comes first in the order of rows."""
+"""The record of the subtree that comes first in the order of rows; of equal ones that with the least number, so that it
+depends on what is in the subtree, not on its shape."""
 EARLIEST: Final = 6
 """The least start in the subtree."""
 ROW: Final = 7
@@ -53,6 +54,13 @@ def _before(pool, i, j, order):
 
 
 @loop
+def _is_first(pool, i, j, order):
+    """Whether a record is the FIRST of two different ones."""
+    found = compare(pool, i, pool, j, order, len(order.columns))
+    return found < 0 or (found == 0 and i < j)
+
+
+@loop
 def _settle(pool, path, depth, above, order):
     """Find out first and earliest of the records of a path anew, from its end on.  The first `above` of the path have
     changed in what is below them only: where that makes no difference, it makes none further up."""
@@ -66,7 +74,7 @@ def _settle(pool, path, depth, above, order):
             if child >= 0:
                 earliest = min(earliest, pool[child, EARLIEST])
                 other = pool[child, FIRST]
-                if compare(pool, other, pool, first, order, len(order.columns)) < 0:
+                if _is_first(pool, other, first, order):
                     first = other
         if depth < above and pool[v, FIRST] == first and pool[v, EARLIEST] == earliest:
             return
@@ -84,7 +92,7 @@ def _come_in(pool, path, depth, x, order):
         if pool[x, LO] < pool[v, EARLIEST]:
             pool[v, EARLIEST] = pool[x, LO]
             changed = True
-        if compare(pool, x, pool, pool[v, FIRST], order, len(order.columns)) < 0:
+        if _is_first(pool, x, pool[v, FIRST], order):
             pool[v, FIRST] = x
             changed = True
         if not changed:
