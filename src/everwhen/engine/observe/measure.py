@@ -79,6 +79,34 @@ def said_once(weight: Any) -> Any:
 
 
 @loop
+def add_ended(lo: Any, hi: Any, weight: Any, counts: Any, sums: Any) -> Any:
+    """Add lifetimes that are said or taken back once each, if none is long or without a beginning or an end; whether it
+    was so.  What an aggregate over a window says."""
+    first, last, taken, lived, longest = counts[5], counts[6], np.int64(0), np.int64(0), np.int64(0)
+    for i in range(len(lo)):
+        a = lo[i]
+        length = hi[i] - a
+        sign = weight[i] >> np.int64(63)
+        first = min(first, a ^ (sign & (a ^ _INF)))
+        last = max(last, a ^ (sign & (a ^ _NEVER)))
+        taken -= sign
+        lived += (length ^ sign) - sign
+        longest |= length  # also if one is negative
+    if longest < 0 or longest > _LONG:
+        return False
+    if counts[7] != 1:
+        counts[7] = common_of(lo, hi, counts[7])
+    said = len(lo) - taken
+    counts[0] += len(lo)
+    counts[1] += taken
+    counts[2] += said
+    counts[3] += said
+    counts[5], counts[6] = first, last
+    sums[0] += np.float64(lived)
+    return True
+
+
+@loop
 def add_units(lo: Any, hi: Any, weight: Any, counts: Any, sums: Any) -> Any:
     """Add lifetimes that are said or taken back once each, if none is long or without a beginning, and all start near
     each other; whether it was so.  What an aggregate says: also several at once, without a product."""
@@ -122,7 +150,11 @@ def measure_changes(lo: Any, hi: Any, weight: Any, counts: Any, sums: Any) -> No
     that they do not overflow: then the compiler does several rows at once."""
     if len(lo) <= _SHORT:
         once, units = said_once(weight)
-        if (once and add_plain(lo, hi, counts, sums)) or (units and add_units(lo, hi, weight, counts, sums)):
+        if once and add_plain(lo, hi, counts, sums):
+            return
+        if units and counts[4] == 0 and add_ended(lo, hi, weight, counts, sums):  # else pieces without an end come
+            return
+        if units and add_units(lo, hi, weight, counts, sums):
             return
     first, last, lowest, zero = counts[5], counts[6], _INF, np.int64(0)
     taken, starts, ended, still = zero, zero, zero, zero
