@@ -261,6 +261,10 @@ def after(batches: int = 60, rows: int = 5_000) -> None:
 # -- a large switch ----------------------------------------------------------------------------------------------------
 
 
+_TOUCHED = 1 << 28
+"""Numbers, 2 GB: more memory than a run takes."""
+
+
 class Migrating(Protocol):
     """A session or a local runtime."""
 
@@ -270,6 +274,7 @@ class Migrating(Protocol):
 
 def million(where: str = "session", live: int = 1_000_000) -> None:
     """Whether an epoch stands still while a query goes over, and what is kept."""
+    np.ones(_TOUCHED)  # a virtual machine may be given memory when it is first written to: milliseconds for 2 MB
     _million(where, live // 5)  # compiles
     report(WORK, "everwhen-local", live, **_million(where, live))
 

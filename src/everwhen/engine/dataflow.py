@@ -61,6 +61,7 @@ class Dataflow(Generic[Key, Flow]):
         self._merged: dict[int, int] = {}  # merges that were told to fast-forward, and until when
         self._check = check
         self._shared = shared
+        self._cleared_up = False  # an operator has cleared up much in this epoch
 
     # -- attaching ----------------------------------------------------------------------------------------------
 
@@ -85,6 +86,7 @@ class Dataflow(Generic[Key, Flow]):
     def step(self, inputs: EpochInputs) -> dict[int, Exception]:
         """Step every operator; those that failed, with their errors, if errors are isolated."""
         broken: dict[int, Exception] = {}
+        self._cleared_up = False
         forced = self.floors.forced() if self.floors.ports else ()
         for number, node in self.nodes.items():
             ports = node.placed.inputs
@@ -124,8 +126,10 @@ class Dataflow(Generic[Key, Flow]):
             node.rest()
             return
         operator, began = node.placed.operator, perf_counter()
+        operator.puts_off = self._cleared_up
         output = advance(operator, changes, frontiers, tau, node.output.frontier.time)
         node.seconds += perf_counter() - began
+        self._cleared_up = self._cleared_up or operator.cleared_up
         if node.gauge is not None:
             node.gauge.take(output.changes, tau)
         node.output, node.tau, node.woken = output, tau, operator.unfinished

@@ -127,6 +127,12 @@ class Operator(ABC):
     merges: bool = False
     """Whether inputs are copies of one stream: the furthest promise counts, and each event keeps its own start."""
 
+    puts_off = False
+    """Another operator has cleared up much in this epoch: what need not be cleared up now waits, so that no epoch takes
+    long.  Set before each step."""
+    cleared_up = False
+    """Whether the last step has cleared up much."""
+
     @property
     def unfinished(self) -> bool:
         """Whether the next step has something to do although nothing may come."""

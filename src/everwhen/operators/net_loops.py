@@ -157,11 +157,23 @@ def hashed(rows, i, first):
     return h ^ (h >> np.uint64(32))
 
 
+@njit(cache=True, inline="always")
+def slot_shift(count):
+    """By how many bits a hash is shifted to be one of so many slots, a power of two: by its high bits, so that a part
+    of all hashes is a part of all slots, however many there are."""
+    bits = 64
+    while count > 1:
+        count >>= 1
+        bits -= 1
+    return np.uint64(min(bits, 63))
+
+
 @loop
 def parts(rows, count, found):
-    """The parts, of so many, to which rows belong by their hash."""
+    """The parts, of so many (a power of two), to which rows belong by the high bits of their hash."""
+    shift = slot_shift(count)
     for i in range(len(rows)):
-        found[i] = np.int64((hashed(rows, i, 0) >> np.uint64(24)) % np.uint64(count))
+        found[i] = np.int64((hashed(rows, i, 0) >> shift) & np.uint64(count - 1))
 
 
 @njit(cache=True, inline="always")

@@ -143,3 +143,39 @@ def test_the_places_of_rows_are_noted_when_a_crowd_is_searched() -> None:
     trial.step([(0, 50, -1, 1, a) for a in range(200, 290)])
     assert int(side.touched[0]) == looked, "each is found at once"
     assert trial.rows == 10 and len(trial.step((), [(0, 9, 1, 1, 5)])) == 10
+
+
+def test_keys_that_nobody_holds_go_some_in_each_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every step brings new keys, and what they say is right although ids are given to others."""
+    monkeypatch.setattr("everwhen.operators.join.join._FEW_KEYS", 16)
+    trial, most, before, sliced = join(), 0, 0, 0  # steps that let some go
+    for t in range(400):
+        keys = range(20 * t, 20 * t + 20)
+        found = trial.step([(t, t + 3, 1, k, t) for k in keys], [(t, t + 2, 1, k, -t) for k in keys], ctis=(t, t))
+        assert found == {(t, t + 2, k, t, k, -t): 1 for k in keys}
+        count = trial.operator.key_count()
+        assert count is not None
+        assert count > before - 200, "a few at a time"
+        most, sliced, before = max(most, count), sliced + (count < before + 20), count
+    assert most < 1200 and sliced > 50, "of 8,000"
+
+
+def test_one_join_after_the_other_clears_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two of the same size, in one runtime: never both in one epoch, and nothing is kept much longer."""
+    for module in ("join", "join_state"):
+        monkeypatch.setattr(f"everwhen.operators.join.{module}.AT_ONCE", 32)
+    sources = {name: ew.source(name, {"k": "int64", name: "int64"}) for name in "ab"}
+    a, b = (each.range(300) for each in sources.values())
+    runtime = ew.LocalRuntime({"p": a.join(b, on="k"), "q": a.join(b.where(col("b") >= 0), on="k")})
+    joins = [each.placed.operator for each in runtime._dataflow.flow.nodes.values()]
+    joins = [each for each in joins if isinstance(each, JoinOperator)]
+    assert len(joins) == 2
+    times = [0, 0]
+    for t in range(2000):
+        row = {name: ew.Insert(t, t + 1, {"k": t % 7, name: t}) for name in sources}
+        runtime.push({name: ew.ElementBatch.of([row[name], ew.Cti(t)], each.schema) for name, each in sources.items()})
+        cleared = [each.cleared_up for each in joins]
+        assert not all(cleared) or t < 300, "but where there is no room"
+        times = [n + did for n, did in zip(times, cleared, strict=True)]
+        assert all(len(side.log) < 2000 for each in joins for side in each._kept)
+    assert min(times) >= 4

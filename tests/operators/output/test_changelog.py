@@ -138,3 +138,46 @@ def test_a_promise_goes_behind_what_its_step_takes_back_also_when_the_dead_go_in
     promise = Punctuation({"k": OneOf((1,))})
     said = encoder.step(changes(CODEC, (0, 10, -1, 1)), NEVER, [promise]).elements()
     assert list(said) == [Adjust(0, 10, 0, row(1)), Punct(promise)]
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_passing_events_on_changes_nothing_that_is_said(monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
+    """In steps of a few events, beside an encoder that always lets all of the dead go at once."""
+    rng = random.Random(seed)
+    plain, passing = ChangelogEncoder(CODEC), ChangelogEncoder(CODEC)
+    alive: Counter[tuple[int, int, int]] = Counter()
+    passed, longest, cti = 0, 0, NEVER
+    for step in range(400):
+        given: list[Segment] = []
+        for lo, hi, k in rng.sample(sorted(alive), min(len(alive), rng.randrange(5))):
+            since = max(lo, cti, min(hi - 1, lo + rng.randrange(8)))
+            given.append((since, hi, -1, k))
+        for _ in range(rng.randrange(24)):
+            lo = step + rng.randrange(5)
+            hi = lo + 1 + rng.randrange(60) if rng.random() < 0.9 else INF
+            given.append((lo, hi, 1, rng.randrange(30)))
+        cti = max(cti, step - rng.randrange(4)) if rng.random() < 0.5 else cti
+        said = elements(plain, *given, cti=cti)
+        monkeypatch.setattr("everwhen.operators.output.changelog._MANY", 8)
+        before = passing._first
+        assert sorted(map(str, elements(passing, *given, cti=cti))) == sorted(map(str, said)), step
+        passed += passing._first > before
+        longest = max(longest, passing._length)
+        monkeypatch.undo()
+        for each in said:
+            if isinstance(each, Insert | Adjust):
+                alive[each.vs, each.ve, each.row["k"]] += 1 if isinstance(each, Insert) else -1
+                if isinstance(each, Adjust):
+                    alive[each.vs, each.vnew, each.row["k"]] += each.vnew > each.vs
+        alive = Counter({event: n for event, n in alive.items() if n and event[1] > cti})
+        if rng.random() < 0.02:
+            state, passing = through_file(passing.snapshot()), ChangelogEncoder(CODEC)
+            passing.restore(state)
+    assert passed >= 5 and longest < 4 * alive.total()
+    assert plain.state_size().rows == passing.state_size().rows == alive.total()
+    for parts in (1, 4, 64):
+        found: Counter[tuple[int, int, int]] = Counter()
+        for part in range(parts):
+            each = passing.standing_of(part, part + 1, parts)
+            found.update(zip(each.lo.tolist(), each.hi.tolist(), each.rows[:, -1].tolist(), strict=True))
+        assert Counter({event: n for event, n in found.items() if event[1] > cti}) == alive

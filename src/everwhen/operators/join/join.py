@@ -26,7 +26,7 @@ from everwhen.core.time import INF, NEVER
 from everwhen.operators.contract import Operator, Output, StateSize, lowest
 from everwhen.operators.join.band_condition import Band
 from everwhen.operators.join.join_punctuation import JoinPromises
-from everwhen.operators.join.join_state import JoinState
+from everwhen.operators.join.join_state import AT_ONCE, JoinState
 from everwhen.operators.join.loops import join as kernel
 from everwhen.operators.join.loops import pairs as pair_kernel
 from everwhen.operators.join.loops.lifetimes import LO, ROW
@@ -39,6 +39,10 @@ from everwhen.rows.codec import BITS, RowCodec
 _NO_INTS = np.empty(0, np.int64)
 CHUNK = 1 << 20
 """Candidate pairs looked at together."""
+_KEYS = 4
+"""For each change, so many keys are looked at, whether somebody holds them."""
+_FEW_KEYS = 1 << 13
+"""To look at so many takes no time worth sharing out."""
 _LOOK = 4
 """To look at an entry in a tree of lifetimes costs so many times as much as in a list of values."""
 
@@ -88,7 +92,8 @@ class JoinOperator(Operator):
         self._keys = KeyTable(keys.width, keys.pooled)
         left.pool.register(self)
         self._kept = (JoinState(left), JoinState(right))
-        self._seen = 0  # changes since the keys were looked through
+        self._seen = 0  # changes since all keys were looked at
+        self._looked_for = _NO_INTS  # ids of keys that are to be looked at, whether somebody holds them
         self._forgotten = NEVER  # the largest end of rows that are not kept because their key is promised
         self._unmet = [NEVER, NEVER]  # by port, the largest end of rows that are not kept: no partner can come
         self._promises = JoinPromises(self._sides, self._key_at, keys, self._keys, codec.schema)
@@ -182,18 +187,24 @@ class JoinOperator(Operator):
         self._keys.expect(max(rows))
 
     def _make_room(self, inputs: Sequence[Changes]) -> None:
-        """Room for the batches; once in a while, when dead rows have gone, keys that neither side holds go too."""
-        tidied = False
+        """Room for the batches; once in a while keys that neither side holds go, some in each step."""
+        self.cleared_up, tidied = False, 0
         for side, batch in zip(self._kept, inputs, strict=True):  # one after the other, so that no step takes long
-            tidied = side.reserve(len(batch), tidied) or tidied
-        self._seen += sum(map(len, inputs))
-        if tidied and self._seen >= self._keys.capacity:
-            self._forget_keys()
+            tidied += side.reserve(len(batch), self.puts_off or self.cleared_up)
+            self.cleared_up = tidied > AT_ONCE
+        rows = sum(map(len, inputs))
+        self._seen += rows
+        if len(self._looked_for):
+            if self.puts_off or self.cleared_up:
+                return
+            some = max(_KEYS * rows, _FEW_KEYS)
+            self._forget_keys(self._looked_for[:some])
+            self._looked_for = self._looked_for[some:]
+        elif tidied and self._seen >= self._keys.capacity:
+            self._seen, self._looked_for = 0, self._keys.ids()
 
-    def _forget_keys(self) -> None:
-        """Give back the ids of keys that neither side holds any more, and for which no promise waits."""
-        self._seen = 0
-        ids = self._keys.ids()
+    def _forget_keys(self, ids: np.ndarray) -> None:
+        """Give back those of the ids whose keys neither side holds any more, and for which no promise waits."""
         gone = ids[self._kept[0].vacant(ids) & self._kept[1].vacant(ids) & ~self._promises.waits(ids)]
         for side in self._kept:
             side.forget(gone)
@@ -303,7 +314,8 @@ class JoinOperator(Operator):
     def coded(self) -> Iterable[tuple[np.ndarray, Sequence[tuple[int, pa.DataType]]]]:
         for side in self._kept:
             side.tidy()  # dead entries may hold dead codes, and dead keys too
-        self._forget_keys()
+        self._looked_for = _NO_INTS
+        self._forget_keys(self._keys.ids())
         return [*self._keys.coded(), *(side.coded() for side in self._kept)]
 
     def recoded(self) -> None:

@@ -28,10 +28,12 @@ _PUT: Final = 4
 _FEWEST: Final = 64
 _MANY: Final = 16
 """If so many segments were taken back, and this many entries looked at for each, their places are noted."""
-_AT_ONCE: Final = 8192
+AT_ONCE: Final = 8192
 """To go through so many entries takes no time worth sharing out."""
 _LEAST: Final = 256
 """Entries that are not worth looking for dead ones."""
+_LARGE: Final = 1 << 18
+"""From so many on the dead go sooner: a step that goes through all takes less long, all steps together longer."""
 
 
 class JoinState:
@@ -49,7 +51,7 @@ class JoinState:
         self.touched = np.zeros(1, np.int64)
         """How many entries were looked at so far: the work that the tree does."""
         self._count = 0
-        self._tidy_at = _LEAST
+        self._tidy_at: float = _LEAST
         self._expected = 0
         self._slots = NO_SLOTS
         self._searched = np.zeros(2, np.int64)  # segments that were taken back, and entries looked at for them
@@ -76,18 +78,19 @@ class JoinState:
             heads[: self._ready] = self.heads[: self._ready]
             self.heads = heads
 
-    def reserve(self, more: int, later: bool = False) -> bool:
-        """Make room for so many entries; whether the dead ones went before that.
+    def reserve(self, more: int, later: bool = False) -> int:
+        """Make room for so many entries; how many were looked at because the dead ones went before that.
 
-        They go when as many entries have been added as were left the last time, so that the log stays small.  `later`:
-        not in this step, if there are many and there is room.
+        They go when as many entries have been added as were left the last time (of very many: half as many), so that
+        the log stays small.  `later`: not in this step, if there are many and there is room.
         """
-        later = later and _AT_ONCE < self._count <= len(self.log) - more
+        later = later and AT_ONCE < self._count <= len(self.log) - more
         if self._count < self._tidy_at or later:
             _check_room("rows", self._count + more)
             if self._count + more > len(self.log):
                 self.log = grown(self.log, 2 * (self._count + more), 0)
-            return False
+            return 0
+        looked_at = self._count
         self.tidy()
         room = self._count + more
         _check_room("rows", room)
@@ -95,14 +98,14 @@ class JoinState:
             log = np.empty((max(_LEAST, 2 * room), self.log.shape[1]), np.int64)
             log[: self._count] = self.log[: self._count]
             self.log = log
-        return True
+        return looked_at
 
     def tidy(self) -> None:
         """Drop the dead entries."""
         if self._count >= self._expected:
             self._expected = 0
         self._count = ends.tidy(self.heads[: self._ready], self.log, self._count, self.cti, self.touched)
-        self._tidy_at = max(_LEAST, 2 * self._count)
+        self._tidy_at = max(_LEAST, (2 if self._count < _LARGE else 1.5) * self._count)
         if len(self._slots):
             self._note_places()
 
@@ -189,8 +192,8 @@ class JoinState:
         """The entries that are not dead, in arrays of their own; some at a time, so that they are read once."""
         at = self.alive()
         times, rows = np.empty((3, len(at)), np.int64), np.empty((len(at), self.codec.width), np.int64)
-        for first in range(0, len(at), _AT_ONCE):
-            here = slice(first, first + _AT_ONCE)
+        for first in range(0, len(at), AT_ONCE):
+            here = slice(first, first + AT_ONCE)
             some = self.log[at[here]]
             times[0, here], times[1, here], times[2, here] = some[:, LO], some[:, HI], some[:, WEIGHT]
             rows[here] = some[:, ROW : ROW + self.codec.width]

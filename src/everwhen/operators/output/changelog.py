@@ -7,13 +7,12 @@ chains never grow, so an event that has ended before the CTI can be forgotten.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 
-from everwhen.containers.arrays import grown
 from everwhen.containers.key_table import KeyTable
 from everwhen.containers.sort_by_time import by_time, pick
 from everwhen.core.punctuation import Punctuation
@@ -30,6 +29,11 @@ from everwhen.rows.codec import RowCodec
 from everwhen.stream.batch_punctuation import TrailingPunctuation
 from everwhen.stream.element_batch import ADJUST, CTI, INSERT, PUNCT, ElementBatch, coded_elements
 
+_MANY: Final = 1 << 14
+"""To go through so many events takes no time worth sharing out."""
+_PASSED: Final = 4
+"""For each event that is said, so many are passed on."""
+
 
 class ChangelogEncoder:
     """Changes and a promise in, elements out, the CTI last.
@@ -45,7 +49,8 @@ class ChangelogEncoder:
         self._ordered = ordered
         self._heads = np.full(256, -1, np.int64)
         self._log = np.empty((256, kernel.ROW + codec.width), np.int64)
-        self._count = 0
+        self._first, self._end = 0, 0  # the numbers of the events in the log
+        self._pass_until = 0  # events before are passed on
         self._tidy_at = 256
         self._over = PunctuationStore(codec.schema)  # what was promised since the dead went last
         self._forgotten = NEVER  # the largest end of events that went because their row is promised
@@ -90,52 +95,90 @@ class ChangelogEncoder:
             (batch.lo, batch.hi, batch.weight, np.arange(len(batch))) if self._disjoint else net_rows(batch)
         )
         self._reserve(int(np.abs(weight).sum()))
-        out, n, self._log, self._count, missing = kernel.say(
-            lo, hi, weight, of, batch.rows, self._heads, self._log, self._count, promise
+        out, n, self._end, missing = kernel.say(
+            lo, hi, weight, of, batch.rows, self._heads, self._log, self._first, self._end, promise
         )
         if missing >= 0:
             raise EverwhenError("the output takes back what it never said: please report this as a defect")
         return out, n
 
     def _reserve(self, more: int) -> None:
-        """Room for so many events; the dead go when as many have been said as were left the last time."""
-        if self._count >= self._tidy_at:
+        """Room for so many events; the dead go when as many have been said as were left the last time.  Where there are
+        many, some go in each step, from when on half as many have been said."""
+        if self._length >= self._tidy_at or self._first < self._pass_until:
+            self._let_go(more)
+        if self._length + more > len(self._log):
             self._tidy()
-        if self._count + more > len(self._log):
-            self._log = grown(self._log, 2 * (self._count + more), 0)
-        if len(self._heads) < self._count + more:
-            self._heads = np.full(1 << (2 * (self._count + more)).bit_length(), -1, np.int64)
+            needed = 2 * self._length + more
+            if needed > len(self._log):
+                self._move(1 << (needed - 1).bit_length())
+        if len(self._heads) < self._length + more:
+            self._heads = np.full(1 << (2 * (self._length + more)).bit_length(), -1, np.int64)
             self._tidy()
+
+    @property
+    def _length(self) -> int:
+        return self._end - self._first
+
+    def _let_go(self, more: int) -> None:
+        """Some of the dead go, or all, if there are few."""
+        if self._length <= _MANY or len(self._over):
+            self._tidy()
+            return
+        if self._first >= self._pass_until:
+            self._pass_until = self._end
+        until = min(self._pass_until, self._first + max(_PASSED * more, _MANY))
+        self._end = kernel.pass_on(self._heads, self._log, self._first, until, self._end, self.cti)
+        self._first = until
+        if until == self._pass_until:
+            self._tidy_at = self._length + self._length // 2
 
     def _tidy(self) -> None:
         """Drop events that nothing can change any more: by time, or because their row is promised."""
         if len(self._over):
-            log = self._log[: self._count]
-            over = log[:, kernel.VE] <= upto(self._over, self.codec, log[:, kernel.ROW :])
-            self._forgotten = max(self._forgotten, int(log[over, kernel.VE].max(initial=NEVER)))
-            log[over, kernel.VE] = NEVER
+            for log in self._spans():
+                over = log[:, kernel.VE] <= upto(self._over, self.codec, log[:, kernel.ROW :])
+                self._forgotten = max(self._forgotten, int(log[over, kernel.VE].max(initial=NEVER)))
+                log[over, kernel.VE] = NEVER
             self._over = PunctuationStore(self.codec.schema)
-        self._count = kernel.tidy(self._heads, self._log, self._count, self.cti)
-        self._tidy_at = max(256, 2 * self._count)
+        self._end = kernel.tidy(self._heads, self._log, self._first, self._end, self.cti)
+        self._pass_until = self._first
+        self._tidy_at = max(256, 2 * self._length if 2 * self._length <= _MANY else 3 * self._length // 2)
+
+    def _spans(self) -> list[np.ndarray]:
+        """The log as it stands in the ring: one piece, or two, the older one first."""
+        first = self._first & (len(self._log) - 1)
+        last = first + self._length
+        return [self._log[first:last], *([self._log[: last - len(self._log)]] if last > len(self._log) else [])]
+
+    def _move(self, length: int) -> None:
+        """Let the log have another length, or the same, and begin at its beginning."""
+        log, last = np.empty((length, self._log.shape[1]), np.int64), 0
+        for each in self._spans():
+            log[last : last + len(each)] = each
+            last += len(each)
+        self._log, self._first, self._end = log, 0, last
+        self._heads[:] = -1  # also those of entries that have gone
+        self._tidy()
 
     def _forget(self, promise: int) -> None:
         self.cti = promise
         if promise == INF:  # nothing can be taken back any more, however long it lives
             self._heads[:] = -1
-            self._count = 0
+            self._first = self._end = self._pass_until = 0
 
     def state_size(self) -> StateSize:
         """Events said that can still be taken back."""
         if len(self._over):
             self._tidy()
-        rows = int((self._log[: self._count, kernel.VE] > self.cti).sum())
+        rows = sum(int((log[:, kernel.VE] > self.cti).sum()) for log in self._spans())
         return StateSize(rows, self._log.nbytes + self._heads.nbytes)
 
     def standing(self) -> tuple[int, Changes]:
         """An instant, not before the CTI, and the events said that live then or later, under the names by which they
         may still be adjusted."""
         self._tidy()
-        log = self._log[: self._count].copy()
+        log = np.concatenate(self._spans())
         vs, ve, ones = log[:, kernel.VS].copy(), log[:, kernel.VE].copy(), np.ones(len(log), np.int64)
         return max(self.cti, self._forgotten), Changes(self.codec, vs, ve, ones, log[:, kernel.ROW :].copy())
 
@@ -146,21 +189,18 @@ class ChangelogEncoder:
             self._tidy()
         return max(self.cti, self._forgotten)
 
-    @property
-    def length(self) -> int:
-        """How many events `standing_of` looks at."""
-        return self._count
-
-    def standing_of(self, picked: Callable[[np.ndarray], np.ndarray]) -> Changes:
-        """The events said whose rows are picked, and some that have ended; cost: a look at each event."""
-        log = self._log[: self._count]
-        some = log[picked(log[:, kernel.ROW :])]
+    def standing_of(self, low: int, high: int, parts: int) -> Changes:
+        """The events said, and some that have ended, of rows in the parts from `low` on and before `high`, of so many
+        (a power of two); cost: a look at these events and at their share of the slots."""
+        found = np.sort(kernel.of_parts(self._heads, self._log, self._first, low, high, parts))
+        some = self._log[found & (len(self._log) - 1)]
         vs, ve, ones = some[:, kernel.VS].copy(), some[:, kernel.VE].copy(), np.ones(len(some), np.int64)
         return Changes(self.codec, vs, ve, ones, some[:, kernel.ROW :].copy())
 
     def coded(self) -> Iterable[tuple[np.ndarray, Sequence[tuple[int, pa.DataType]]]]:
         self._tidy()
-        return [(self._log[: self._count], [(kernel.ROW + j, t) for j, t in self.codec.pooled])]
+        self._move(len(self._log))
+        return [(self._log[: self._length], [(kernel.ROW + j, t) for j, t in self.codec.pooled])]
 
     def recoded(self) -> None:
         self._heads[:] = -1
@@ -168,7 +208,7 @@ class ChangelogEncoder:
 
     def snapshot(self) -> dict[str, Any]:
         self._tidy()
-        said = self._log[: self._count]
+        said = np.concatenate(self._spans())
         return {
             "cti": self.cti,
             "forgotten": self._forgotten,

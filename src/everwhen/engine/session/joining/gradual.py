@@ -42,9 +42,7 @@ SLICE_ROWS = 1 << 15
 
 
 _NETTED: Final = 2
-"""To net a row is so many times the work of a row in an operator."""
-_PASSED: Final = 16
-"""To pass by so many events that were said is the work of one row."""
+"""To find a row that goes over and net it is so many times the work of a row in an operator."""
 
 
 @dataclass(eq=False)
@@ -139,7 +137,6 @@ class GradualCutover(Cutover):
     def _next(self, unsaid: Changes) -> Changes:
         """Let some parts go over: as many as an epoch can do."""
         parts, pace, course = self.parts, self.loading.pace, self.course
-        pace.looked_at(_looks(self.outlet))
         left = pace.left(SWITCHING)
         rows = parts.size // max(parts.count - parts.gone, 1)
         most = max(1, min(parts.count - parts.gone, 2 * self.loading.rows // max(rows, 1)))
@@ -154,7 +151,7 @@ class GradualCutover(Cutover):
         parts, first, limit, codec = self.parts, self.parts.gone, self._limit, self.outlet.encoder.codec
         encoder = self.outlet.encoder
         assert isinstance(encoder, ChangelogEncoder), "it counts in rows"
-        old = [encoder.standing_of(lambda rows: parts.within(rows, first, last))]
+        old = [encoder.standing_of(first, last, parts.count)]
         old += [each.take(parts.within(each.rows, first, last)) for each in [unsaid, *self._held()]]
         found = [after(each, limit).negated() for each in old] + [after(parts.take(first, last), limit)]
         parts.limits[first:last] = limit
@@ -186,12 +183,6 @@ class GradualCutover(Cutover):
 
     def state_size(self) -> StateSize:
         return self.loading.state_size() + self.parts.state_size()
-
-
-def _looks(outlet: SharedOutput) -> int:
-    """What it takes to find the events of some rows among all that were said."""
-    assert isinstance(outlet.encoder, ChangelogEncoder), "it counts in rows"
-    return outlet.encoder.length // _PASSED
 
 
 def load(

@@ -13,9 +13,9 @@ from collections.abc import Callable
 from statistics import median
 from typing import Final
 
-LOADING: Final = 2.25
+LOADING: Final = 1.75
 """With slices of the past an epoch may do so many times its usual work."""
-SWITCHING: Final = 3.0
+SWITCHING: Final = 2.5
 """The same with rows that go over: by then both plans run."""
 
 

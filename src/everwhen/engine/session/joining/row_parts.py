@@ -1,7 +1,7 @@
 """What a new plan has said, in parts by row, so that one part after the other can go over.
 
-A row belongs to a part by the hash of its codes.  What comes in a step is sorted by part once; so to take a part costs
-as much as there is of it.
+A row belongs to a part by the high bits of its hash, by which the encoder finds events again (`changelog_loops.py`).
+What comes in a step is sorted by part once.  So to take a part costs as much as there is of it, here and there.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class RowParts:
 
     def __init__(self, codec: RowCodec, count: int) -> None:
         self.codec = codec
-        self.count = min(max(count, 1), MOST_PARTS)
+        self.count = 1 << (min(max(count, 1), MOST_PARTS).bit_length() - 1)
         self.gone = 0
         self.limits = np.full(self.count, NEVER, np.int64)
         self._steps: list[tuple[Changes, np.ndarray]] = []

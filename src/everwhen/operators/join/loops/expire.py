@@ -100,15 +100,12 @@ def tidy(heads, log, count, cti, touched):
 def _tidy(heads, log, count, cti, path, touched):
     width = log.shape[1]
     n = 0
-    if len(heads) <= 4 * count:  # in their order is quicker than where entries lead to
-        for k in range(len(heads)):
-            clear(heads, k)
-    else:
-        for at in range(count):
-            clear(heads, log[at, KEY])
     for at in range(count):
         if at + _AHEAD < count:
             prefetch(heads, log[at + _AHEAD, KEY])
+        # a head that names an entry from here on is from before: what is put has moved to the front
+        if heads[log[at, KEY], NEWEST] >= at:
+            clear(heads, log[at, KEY])
         if log[at, HI] > cti:
             if n != at:
                 for j in range(width):
