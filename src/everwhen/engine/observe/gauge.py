@@ -29,6 +29,7 @@ from everwhen.engine.observe.measure import (
     STARTS,
     TAKEN,
     Measure,
+    measure_apart,
     measure_changes,
 )
 from everwhen.engine.observe.sample import Sample
@@ -205,7 +206,7 @@ class Gauge:
                 if len(lo) < _MANY:
                     measure_changes(lo, given.hi, given.weight, measure.counts, measure.sums)
                 else:
-                    measure.merge(self._clock.measured(given))
+                    self._clock.measure(given, measure)
 
     def take_elements(self, given: CheckedBatch, tau: int) -> None:
         """Count a batch of elements, before the counters do."""
@@ -250,17 +251,17 @@ class Ticking:
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self.clock, self.now = clock, clock()
-        self._last: tuple[np.ndarray, np.ndarray, np.ndarray, Measure] | None = None
+        self._last: tuple[np.ndarray, np.ndarray, np.ndarray] | None = None
+        self._alone = Measure.empty()
 
-    def measured(self, given: Changes) -> Measure:
-        """The sums of a large batch.  Maps and selections hand its times on as they are: then it is measured once."""
-        lo, hi, weight = given.lo, given.hi, given.weight
+    def measure(self, given: Changes, into: Measure) -> None:
+        """Count a large batch.  Maps and selections hand its times on as they are: then it is measured once."""
+        lo, hi, weight, alone = given.lo, given.hi, given.weight, self._alone
         if (last := self._last) is not None and last[0] is lo and last[1] is hi and last[2] is weight:
-            return last[3]
-        found = Measure.empty()
-        measure_changes(lo, hi, weight, found.counts, found.sums)
-        self._last = lo, hi, weight, found
-        return found
+            into.merge(alone)
+            return
+        self._last = lo, hi, weight
+        measure_apart(lo, hi, weight, alone.counts, alone.sums, into.counts, into.sums)
 
     def tick(self) -> float:
         self.now, self._last = self.clock(), None

@@ -31,6 +31,8 @@ _HALF: Final = np.int64(32)
 _LOW: Final = np.int64((1 << 32) - 1)
 _UNIT: Final = float(1 << 32)
 _LONG: Final = np.int64((1 << 40) - 1)
+_FIRST: Final = 16
+"""So many tell what is to be expected of the others."""
 _SHORT: Final = 1 << 20
 """The sum of so many lifetimes up to `_LONG` does not overflow."""
 
@@ -69,30 +71,30 @@ def add_plain(lo: Any, hi: Any, counts: Any, sums: Any) -> Any:
 
 @loop
 def said_once(weight: Any) -> Any:
-    """Whether all weights are 1, and whether they are 1 or -1."""
-    others, large = np.int64(0), np.int64(0)
+    """Whether all weights are 1."""
+    others = np.int64(0)
     for i in range(len(weight)):
-        sign = weight[i] >> np.int64(63)
         others |= weight[i] ^ np.int64(1)
-        large |= ((weight[i] ^ sign) - sign) ^ np.int64(1)
-    return others == 0, large == 0
+    return others == 0
 
 
 @loop
 def add_ended(lo: Any, hi: Any, weight: Any, counts: Any, sums: Any) -> Any:
-    """Add lifetimes that are said or taken back once each, if none is long or without a beginning or an end; whether it
-    was so.  What an aggregate over a window says."""
+    """Add lifetimes, if they are said or taken back once each, and none is long or without a beginning or an end;
+    whether it was so.  What an aggregate over a window says."""
     first, last, taken, lived, longest = counts[5], counts[6], np.int64(0), np.int64(0), np.int64(0)
+    others = np.int64(0)
     for i in range(len(lo)):
         a = lo[i]
         length = hi[i] - a
         sign = weight[i] >> np.int64(63)
+        others |= ((weight[i] ^ sign) - sign) ^ np.int64(1)
         first = min(first, a ^ (sign & (a ^ _INF)))
         last = max(last, a ^ (sign & (a ^ _NEVER)))
         taken -= sign
         lived += (length ^ sign) - sign
         longest |= length  # also if one is negative
-    if longest < 0 or longest > _LONG:
+    if others != 0 or longest < 0 or longest > _LONG:
         return False
     if counts[7] != 1:
         counts[7] = common_of(lo, hi, counts[7])
@@ -108,14 +110,15 @@ def add_ended(lo: Any, hi: Any, weight: Any, counts: Any, sums: Any) -> Any:
 
 @loop
 def add_units(lo: Any, hi: Any, weight: Any, counts: Any, sums: Any) -> Any:
-    """Add lifetimes that are said or taken back once each, if none is long or without a beginning, and all start near
+    """Add lifetimes, if they are said or taken back once each, none is long or without a beginning, and all start near
     each other; whether it was so.  What an aggregate says: also several at once, without a product."""
     first, last, lowest, highest, zero = counts[5], counts[6], _INF, _NEVER, np.int64(0)
-    taken, still, lived, opened, longest = zero, zero, zero, zero, zero
+    taken, still, lived, opened, longest, others = zero, zero, zero, zero, zero, zero
     base = lo[0]
     for i in range(len(lo)):
         a, b = lo[i], hi[i]
         sign = weight[i] >> np.int64(63)
+        others |= ((weight[i] ^ sign) - sign) ^ np.int64(1)
         length = zero if b == _INF else b - a
         since = a - base if b == _INF else zero
         goes_on = weight[i] if b == _INF else zero
@@ -128,7 +131,7 @@ def add_units(lo: Any, hi: Any, weight: Any, counts: Any, sums: Any) -> Any:
         lived += (length ^ sign) - sign
         opened += (since ^ sign) - sign
         longest |= length
-    if longest < 0 or longest > _LONG or lowest == _NEVER or highest - lowest > _LONG:
+    if others != 0 or longest < 0 or longest > _LONG or lowest == _NEVER or highest - lowest > _LONG:
         return False
     if counts[7] != 1:
         counts[7] = common_of(lo, hi, counts[7])
@@ -149,12 +152,15 @@ def measure_changes(lo: Any, hi: Any, weight: Any, counts: Any, sums: Any) -> No
     """Add signed segments to what is counted.  One loop without branches, and sums of whole numbers in two halves, so
     that they do not overflow: then the compiler does several rows at once."""
     if len(lo) <= _SHORT:
-        once, units = said_once(weight)
-        if once and add_plain(lo, hi, counts, sums):
+        plain, all_end = True, True
+        for i in range(min(_FIRST, len(lo))):
+            plain = plain and weight[i] == 1
+            all_end = all_end and hi[i] < _INF
+        if plain and said_once(weight) and add_plain(lo, hi, counts, sums):
             return
-        if units and counts[4] == 0 and add_ended(lo, hi, weight, counts, sums):  # else pieces without an end come
+        if all_end and add_ended(lo, hi, weight, counts, sums):
             return
-        if units and add_units(lo, hi, weight, counts, sums):
+        if add_units(lo, hi, weight, counts, sums):
             return
     first, last, lowest, zero = counts[5], counts[6], _INF, np.int64(0)
     taken, starts, ended, still = zero, zero, zero, zero
@@ -312,6 +318,17 @@ def add_counts(mine: Any, own: Any, counts: Any, sums: Any) -> None:
         mine[7] = common(mine[7], counts[7])
     own[0] += sums[0]
     own[1] += sums[1]
+
+
+@loop
+def measure_apart(lo: Any, hi: Any, weight: Any, counts: Any, sums: Any, mine: Any, own: Any) -> None:
+    """Count what one batch brings, alone, and add it to what was counted."""
+    for i in range(8):
+        counts[i] = 0
+    counts[5], counts[6] = _INF, _NEVER
+    sums[0], sums[1] = 0.0, 0.0
+    measure_changes(lo, hi, weight, counts, sums)
+    add_counts(mine, own, counts, sums)
 
 
 @dataclass(slots=True)
