@@ -1,7 +1,8 @@
 # Every target sets up what it needs from an empty clone: the first one makes .venv.
 #
 #   make demo                 the main job, live in the terminal
-#   make test                 lint, format, types, layers, then all tests but the slow ones; ARGS="-k join" narrows them
+#   make test                 lint, format, types, layers, then all tests but long ones; ARGS="-k join" narrows them
+#   make test-all             the same with all cases, and all tests on Spark that take less than a minute or two
 #   make test-fast            the tests without a JVM, without property tests and without those of documents
 #   make test-connectors      all tests of connectors, the slow ones too, with a real Kafka broker where mvn can fetch it
 #   make test-page            the page in a real Chromium ($EVERWHEN_CHROMIUM, else chromium on the path), the slow tests
@@ -14,7 +15,7 @@
 
 SHELL := /bin/bash
 .DEFAULT_GOAL := test
-.PHONY: demo test test-fast test-connectors test-page check lint types layers docs explore bench clean setup
+.PHONY: demo test test-all test-fast test-connectors test-page check lint types layers docs explore bench clean setup
 
 VENV  := .venv
 BIN   := $(VENV)/bin
@@ -68,8 +69,12 @@ test: $(STAMP)
 	@$(MAKE) --no-print-directory -j 2 check
 	$(PYTEST) $(ARGS)
 
+test-all: $(STAMP)
+	@$(MAKE) --no-print-directory -j 2 check
+	EVERWHEN_EXAMPLES=12 $(PYTEST) -m 'not slow' $(ARGS)
+
 test-fast: $(STAMP)
-	$(PYTEST) -m 'not spark and not slow and not property and not docs' $(ARGS)
+	$(PYTEST) -m 'not spark and not slow and not seldom and not property and not docs' $(ARGS)
 
 # Maven copies the jars of a broker, and of Spark's Kafka source in the version of the installed PySpark; without it,
 # without a network or without that version, the tests that need them are left out.

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from functools import cache
 from pathlib import Path
@@ -12,6 +13,8 @@ from typing import Any, ClassVar
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+from seldom import mark_seldom
 
 # Spark's JVMs live for minutes here: what the optimizing compiler costs does not come back, and two cores have no use
 # for a collector with threads of its own.  With one compiler a JVM has 48 MB for compiled code; the tests fill it, and
@@ -22,7 +25,9 @@ os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSeri
 # interprets it.  `tests/compiled/test_njit.py` compares both.
 os.environ.setdefault("EVERWHEN_COMPILE", "eager")
 
-EXAMPLES = int(os.environ.get("EVERWHEN_EXAMPLES", "12"))
+EXAMPLES = int(os.environ.get("EVERWHEN_EXAMPLES", "8"))
+
+gc.set_threshold(100_000, 50, 100)  # each look through all that 20,000 tests have made is long
 
 # The first example may compile kernels, and two workers share two cores: time says nothing about correctness here.
 common = {
@@ -55,6 +60,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker("spark")
         if getattr(getattr(item, "obj", None), "is_hypothesis_test", False):
             item.add_marker("property")
+    mark_seldom(items)
     items.sort(key=_turn)
 
 

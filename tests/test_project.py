@@ -14,6 +14,8 @@ from pathlib import Path
 
 import pytest
 
+from seldom import ON_SPARK
+
 ROOT = Path(__file__).resolve().parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 CONSTRAINTS = (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
@@ -110,7 +112,7 @@ def test_make_test_checks_the_code_before_it_runs_the_tests() -> None:
         ("demo", "ARGS=--engine local", ".venv/bin/everwhen demo --engine local"),
         ("bench", "WORK=distinct", "bench/run.py distinct"),
         ("docs", "ARGS=", "mkdocs build --strict"),
-        ("test-fast", "ARGS=", "-m 'not spark and not slow and not property and not docs'"),
+        ("test-fast", "ARGS=", "-m 'not spark and not slow and not seldom and not property and not docs'"),
     ],
 )
 def test_make_runs(target: str, setting: str, command: str) -> None:
@@ -246,3 +248,12 @@ def test_tests_are_marked_by_folder_and_by_kind() -> None:
     assert {name.partition("::")[0] for name in plain} == {"tests/stream/test_history.py"}
     assert {name.partition("::")[0] for name in marked} == set(files)  # properties of histories among them
     assert plain.isdisjoint(marked)
+
+
+# -- what is left to `make test-all` -----------------------------------------------------------------------------------
+
+
+def test_tests_that_run_seldom_are_there() -> None:
+    for name in ON_SPARK:
+        file, _, function = name.partition("[")[0].partition("::")
+        assert f"def {function}(" in (ROOT / "tests" / "spark" / file).read_text(encoding="utf-8"), name

@@ -64,7 +64,14 @@ def database(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 def killed_and_restarted(
-    place: Path, database: str, seed: int, count: int, rounds: int, in_driver: Sequence[str], outside: Sequence[str]
+    place: Path,
+    database: str,
+    seed: int,
+    count: int,
+    rounds: int,
+    in_driver: Sequence[str],
+    outside: Sequence[str],
+    in_tasks: Sequence[str] = IN_TASKS,
 ) -> Driver:
     """A run of so many epochs with faults at random moments of it.
 
@@ -77,7 +84,7 @@ def killed_and_restarted(
     faults = Faults(place / "faults")
     moments = range(1, count - 1)
     for _ in range(rounds):
-        for point in IN_TASKS:
+        for point in in_tasks:
             fitting = [e for e in moments if "snapshot" not in point or e % SNAPSHOT_EVERY != 1]
             for epoch, act in zip(rng.sample(fitting, 2), ("raise", "kill"), strict=True):
                 faults.plan(epoch, point, act)
@@ -130,6 +137,12 @@ def check_table(database: str, batches: list[ElementBatch]) -> None:
     ]
     expected = history([answer["alike"] for answer in answers(batches)], "alike")
     assert_same_history(History.of(events, expected.schema), expected)
+
+
+def test_killed_in_a_task_and_in_the_driver(tmp_path: Path, database: str) -> None:
+    driver = killed_and_restarted(tmp_path, database, 5, 8, 1, ("between_sinks",), (), IN_TASKS[1:3])
+    assert len(driver.faults.struck) == 5, driver.faults.struck
+    assert driver.lives == [-signal.SIGKILL, 0], driver.lives
 
 
 def test_killed_at_any_moment_and_restarted(tmp_path: Path, database: str) -> None:
