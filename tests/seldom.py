@@ -59,6 +59,7 @@ ON_SPARK: Final = (
     "test_source.py::test_timestamps_become_exact_ticks[UTC-false]",
     "test_source_constraints.py::test_declarations_hold_in_a_bounded_pass",
     "test_spark_files.py::test_spark_says_what_the_local_engine_says[final-True-out.parquet]",
+    "test_spark_job.py::test_another_text_takes_over_from_that_of_the_checkpoint",
     "test_spark_levels.py::test_an_intake_that_fails_in_the_middle_is_begun_anew",
     "test_spark_levels.py::test_spark_answers_as_the_local_runtime_does",
     "test_spark_levels.py::test_who_waits_does_not_wait_for_ever_for_a_source_that_rests",

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import everwhen as ew
-from everwhen.errors import InUseError
+from everwhen.errors import InUseError, QueryError
 from everwhen.jobs.local_job import LocalJob
 from everwhen.jobs.plan import job_plan
 from everwhen.jobs.spark_job import SparkJob
@@ -93,3 +93,45 @@ def test_started_stopped_and_started_again_it_writes_what_a_job_in_process_does(
     assert (found["restarts"], found["sources"]["Bid"]["rows"]) == (1, 4)
     assert found["sinks"]["file"]["final"] == "inf"
     assert found["sinks"]["log"]["elements"] == len(said["spark"])
+
+
+OTHERS = (
+    TEXT.replace("MAX(price)", "SUM(price)").replace("FROM Bid GROUP", "FROM Bid WINDOW(RANGE 4) GROUP")
+    + "; CREATE SINK rows INTO file('{1}/rows.jsonl'); INSERT INTO rows SELECT Item FROM Bid CONSISTENCY STRONG"
+)
+
+
+def test_another_text_takes_over_from_that_of_the_checkpoint(spark, tmp_path):
+    """All sinks of a view at once; those of another level run on."""
+
+    def begun(text: str, told: list[str], **options: bool) -> str:
+        plan = job_plan(text.format(tmp_path, tmp_path / "spark"), unbounded=True)
+        return SparkJob(plan, tmp_path / "state", buckets=2, trigger="available", tell=told.append, **options).run()
+
+    told: list[str] = []
+    add(tmp_path, *(line(t, t + 1, t % 2, t) for t in range(8)), '{"op":"cti","t":6}\n')
+    assert begun(OTHERS, told) == "stopped" or told == []
+    new = OTHERS.replace("SUM(price)", "SUM(2 * price)")
+    with pytest.raises(QueryError, match=r"(?s)belongs to another run.*or --migrate, if each new query has"):
+        begun(new, told)
+    with pytest.raises(QueryError, match=r"are of several levels.*change those of one level"):
+        begun(new.replace("SELECT Item FROM Bid C", "SELECT Item FROM Bid WHERE price > 3 C"), told, migrate=True)
+    begun(new, told, migrate=True)
+    (words,) = told
+    at = int(words.split()[-1])
+    assert "log, file, now: another plan takes over at" in words and 6 <= at <= 12
+    add(tmp_path, line(9, 10, 0, 5), '{"op":"cti","t":20}\n', '{"op":"cti","t":null}\n')
+    begun(new, told)
+    found = list(ew.read_changelog(str(tmp_path / "spark" / "log")))
+    ew.testing.assert_valid([element for batch in found for element in batch.elements()])
+    answer = ew.History.of(found, found[0].schema)
+    bids = [
+        *(ew.Insert(t, t + 1, {"Item": t % 2, "price": t}) for t in range(8)),
+        ew.Insert(9, 10, {"Item": 0, "price": 5}),
+    ]
+    for t in range(20):
+        text = (OTHERS if t < at else new).format(tmp_path, tmp_path)
+        node = job_plan(text, unbounded=True).sinks["log"].node
+        right = ew.History.of(list(ew.run(node, {"Bid": [*bids, ew.Cti(ew.INF)]})), node.schema)
+        assert answer.snapshot(t) == right.snapshot(t), t
+    assert len((tmp_path / "spark" / "rows.jsonl").read_text().splitlines()) == 9

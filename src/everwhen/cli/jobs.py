@@ -53,6 +53,11 @@ def _declare_start(parser: argparse.ArgumentParser) -> None:
         type=count_of("partitions"),
         help="with --engine spark, partitions of the state; another number than before moves it to that many",
     )
+    add(
+        "--migrate",
+        action="store_true",
+        help="queries of the text may be others than those of the checkpoint, with the same columns: they take over",
+    )
     add("--tick", metavar="LENGTH", type=tick_option, default="1ms", help="how long a tick is (default 1ms)")
     add("--allow-unbounded", action="store_true", help="run queries whose state nothing bounds")
 
@@ -91,6 +96,7 @@ def _start(options: argparse.Namespace) -> int:
                     note=tell.quietly,
                     check=check,
                     watch=watch,
+                    migrate=options.migrate,
                 )
                 return job.run()
 
@@ -102,8 +108,9 @@ def _start(options: argparse.Namespace) -> int:
             from everwhen.jobs.spark_job import SparkJob  # it brings Spark along
 
             spark_job = SparkJob(
-                plan, place, name=name, buckets=options.buckets, tell=tell, note=tell.quietly, watch=watch
-            )
+                plan, place, name=name, buckets=options.buckets, tell=tell, note=tell.quietly, watch=watch,
+                migrate=options.migrate,
+            )  # fmt: skip
             ended = _logged(tell, name, spark_job.run)
     sys.stderr.write(f"everwhen: {name}: {ended}\n")
     return DONE
@@ -143,6 +150,7 @@ def _detached(options: argparse.Namespace) -> int:
     words += ["--operators"] if options.operators else []
     words += ["--buckets", str(options.buckets)] if options.buckets is not None else []
     words += ["--allow-unbounded"] if options.allow_unbounded else []
+    words += ["--migrate"] if options.migrate else []
     with open(place / LOG, "ab") as log:
         begin = log.tell()
         child = subprocess.Popen(

@@ -19,7 +19,7 @@ from typing import Any, Final
 
 from everwhen.core.time import NEVER
 from everwhen.core.time_axis import times_shown
-from everwhen.engine.files.checkpoint import agree
+from everwhen.engine.files.checkpoint import agree, differing, note_run
 from everwhen.errors import StateError
 from everwhen.jobs.formed_sink import FormedSink
 from everwhen.jobs.plan import JobPlan
@@ -57,13 +57,17 @@ class JobRun(ABC):
         name: str,
         note: Words,
         watch: Callable[[JobStatus], None],
+        migrate: bool = False,
     ) -> None:
         self.plan, self.place, self.name = plan, Path(os.path.abspath(checkpoint)), name
+        self.migrate = migrate
+        """Whether queries may be others than those of the checkpoint: they take over."""
         self.restarts = 0
         self._note, self._watch = note, watch
         self._rates = Rates()
         self._started, self._told = time.time(), 0.0
         self._lease: Lease | None = None
+        self._goes_over = False
 
     @contextmanager
     def held(self) -> Iterator[str]:
@@ -71,7 +75,8 @@ class JobRun(ABC):
         self._lease = take_lease(LocalFolder(str(self.place / "job")), str(self.place))
         try:
             (self.place / STOP).unlink(missing_ok=True)
-            agree(self.place, {"engine": f"{self.engine} job", **self.plan.identity(asked=self.engine == "spark")})
+            free = [f"query of {name}" for name in self.plan.sinks] if self.migrate else []
+            self._goes_over = agree(self.place, self._identity, free)
             writer = self._writer()
             again = f", start number {self.restarts + 1}" if self.restarts else ""
             self._note(f"{self.name}: started as process {os.getpid()}{again}")
@@ -79,6 +84,21 @@ class JobRun(ABC):
                 yield writer
         finally:
             self._lease.release()
+
+    @property
+    def _identity(self) -> dict[str, str]:
+        return {"engine": f"{self.engine} job", **self.plan.identity(asked=self.engine == "spark")}
+
+    def changed_queries(self) -> list[str]:
+        """The sinks whose queries are others than those of the checkpoint."""
+        found = differing(self.place, self._identity) if self._goes_over else []
+        return [name.removeprefix("query of ") for name in found if name.startswith("query of ")]
+
+    def confirm(self) -> None:
+        """Queries have taken over, or will: the checkpoint is that of this text from now on."""
+        if self._goes_over:
+            note_run(self.place, self._identity)
+            self._goes_over = False
 
     def _writer(self) -> str:
         file = self.place / "job.json"

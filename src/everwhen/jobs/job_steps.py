@@ -16,6 +16,7 @@ from everwhen.core.time import INF, NEVER
 from everwhen.engine.epochs import joined
 from everwhen.engine.files.live_inputs import LiveInput
 from everwhen.engine.files.live_run import LiveSteps, Step
+from everwhen.engine.files.replans import RestoredRuntime
 from everwhen.engine.idle_sources import NotedClock
 from everwhen.engine.ingress import OnDropped
 from everwhen.engine.local import LocalRuntime
@@ -137,6 +138,23 @@ class JobSteps(LiveSteps):
         self.corrections[name] += sum(int((batch.op == ADJUST).sum()) for batch in found)
         return joined(found) if found else empty_elements(self.schemas[name])
 
+    # -- other queries ------------------------------------------------------------------------------------------
+
+    def going_over(self) -> dict[str, int]:
+        """The queries that are going over to others, and from when on those count."""
+        return dict(each.migrating for each in self.runtimes if each.migrating is not None)
+
+    def may_go_over(self, name: str) -> bool:
+        """Whether a query can go over to another one now: one at a time, of those that share operators."""
+        return self._runtime_of(name).migrating is None
+
+    def take_over(self, name: str, node: Node) -> int:
+        """Let another query take the place of one; from when on it counts."""
+        return self._runtime_of(name).replace(node, name=name).at
+
+    def _runtime_of(self, name: str) -> LocalRuntime:
+        return next(runtime for runtime, names in zip(self.runtimes, self._names, strict=True) if name in names)
+
     def explained(self, word: str, writes: Mapping[str, Writes]) -> list[tuple[str, Any]]:
         """WAITING or ANALYZE of all queries, as text and as plain data; `writes`: what sinks
         would write that let rows wait."""
@@ -199,9 +217,11 @@ class JobSteps(LiveSteps):
             "done": self.done,
         }
 
-    def restore(self, state: Mapping[str, Any], place: str) -> None:
+    def restore(self, state: Mapping[str, Any], place: str, left: Mapping[str, Node]) -> None:
+        """`left`: of queries that were going over to others, those before."""
         for runtime, each in zip(self.runtimes, state["runtimes"], strict=True):
-            restore(runtime, each, place)
+            going = each.get("migrating") if isinstance(each, Mapping) else None
+            restore(RestoredRuntime(runtime, left.get(going[0]) if going else None), each, place)
         self.going_on(state["positions"], state["closed"])
         self._started |= set(state["started"])
         counts = state["counts"]

@@ -6,6 +6,11 @@ and the positions of the inputs.  After a kill -9 the job restores state n and r
 inputs give the same elements again, so operators say the same, and each sink takes the epochs that it does not have
 yet.  That the same is said is checked by counting.  Then it goes on.
 
+**Other queries.**  With `migrate` a query of the text may differ from that of the checkpoint.  The job goes on with the
+old plans, which stand beside the state, until all epochs of the log have been repeated; then the new query takes over
+(`LocalRuntime.replace`), and the state is kept at once: no epoch is ever repeated across such a change.  Of several
+queries that share operators one takes over after the other.
+
 **Who else.**  One lock for the checkpoint: a second job is refused, with the name of the first (`storage/lease.py`).
 """
 
@@ -17,7 +22,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
-from everwhen.algebra.nodes import Source, walk
+from everwhen.algebra.explain import explain
+from everwhen.algebra.nodes import Node, Source, walk
 from everwhen.core.time import INF, NEVER, show
 from everwhen.engine.files.checkpoint import read_state, states_in, write_state
 from everwhen.engine.files.late_book import LateBook
@@ -31,6 +37,7 @@ from everwhen.jobs.job_steps import JobSteps
 from everwhen.jobs.plan import JobPlan
 from everwhen.jobs.status import LATE_ROWS, JobStatus, late_rows_file
 from everwhen.jobs.step_log import LoggedEpoch, StepLog
+from everwhen.plan.stored_plan import plans_of, stored
 from everwhen.sinks.changelog import ChangelogSink
 from everwhen.storage.blamed import blamed
 from everwhen.stream.element_batch import ElementBatch
@@ -63,8 +70,9 @@ class LocalJob(JobRun):
         note: Callable[[str], None] = lambda _: None,
         check: Callable[[], None] = lambda: None,
         watch: Callable[[JobStatus], None] = lambda _: None,
+        migrate: bool = False,
     ) -> None:
-        super().__init__(plan, checkpoint, name, note, watch)
+        super().__init__(plan, checkpoint, name, note, watch, migrate)
         self._batch, self._every, self._check = batch, every, check
         self._tell, self._operators = tell, operators
         self.epoch = -1
@@ -81,13 +89,16 @@ class LocalJob(JobRun):
         """Runs until everything is promised ("done"), or until it is asked to stop ("stopped")."""
         with self.held() as writer:
             inputs = {name: self.plan.open_source(name, self.place) for name in self.plan.sources}
-            queries = {name: (sink.node, sink.level) for name, sink in self.plan.sinks.items()}
+            state = self._last_state()
+            self._now, self._left = self._plans_of(state)
+            queries = {name: (self._now[name], sink.level) for name, sink in self.plan.sinks.items()}
             self._late = LateBook(self._late_files(inputs), lambda _: None, self.plan.axis)
             self.steps = JobSteps(queries, inputs, self._late.note)
             self.sinks = {name: self.plan.open_sink(name, writer) for name in self.plan.sinks}
             self._log = StepLog(self.place)
             try:
-                self._go_on()
+                self._go_on(state)
+                self._take_over()
                 self.say("running", force=True)
                 ending = self._work()
                 self._publish_pending()
@@ -116,12 +127,59 @@ class LocalJob(JobRun):
 
     # -- going on -----------------------------------------------------------------------------------------------
 
-    def _go_on(self) -> None:
+    def _last_state(self) -> dict[str, Any] | None:
         states = states_in(self.place)
-        if states:
-            state = read_state(self.place, states[-1], _checked)
-            self.epoch = self._kept_epoch = states[-1]
-            self.steps.restore(state["steps"], str(self.place))
+        if not states:
+            return None
+        self.epoch = self._kept_epoch = states[-1]
+        return read_state(self.place, states[-1], _checked)
+
+    def _plans_of(self, state: Mapping[str, Any] | None) -> tuple[dict[str, Node], dict[str, Node]]:
+        """The plan of each query as it was when the state was kept, and of those that were going over the one before.
+        QueryError: it is not known, or this text cannot take over yet."""
+        wanted = {name: sink.node for name, sink in self.plan.sinks.items()}
+        kept = None if state is None else state.get("plans")
+        if kept is None:
+            if self._goes_over and (state is not None or StepLog(self.place).begun()):
+                raise QueryError(
+                    f"the checkpoint {self.place} "
+                    + ("has no state yet" if state is None else "does not have the plans of its queries")
+                    + ", so no other query can go on from it: start it as it was, or take a new directory"
+                )
+            return wanted, {}
+        assert state is not None
+        found, left = plans_of(kept), plans_of(state["left"])
+        now = {name: node if explain(found[name]) == explain(node) else found[name] for name, node in wanted.items()}
+        for name, node in wanted.items():
+            if now[name].schema != node.schema:
+                raise QueryError(
+                    f"{name}: the query of the checkpoint has the columns {now[name].schema}; one with {node.schema} "
+                    "cannot take over: give it the same columns, or a sink of its own in a job of its own"
+                )
+        if left and self._goes_over:
+            raise QueryError(
+                f"the checkpoint {self.place}: {', '.join(left)} still goes over from the text before the last one to "
+                "that; let the job go on with the last one until that is done, then --migrate"
+            )
+        return now, left
+
+    def _take_over(self) -> None:
+        """Let queries of the text take over from those that run: all that can now.  The text is noted first: whoever
+        comes after a crash lets those take over that have not."""
+        for name, sink in self.plan.sinks.items():
+            if self._now[name] is not sink.node and self.steps.may_go_over(name) and not self.steps.done:
+                self._publish_pending()
+                at = self.steps.take_over(name, sink.node)
+                self._left, self._now = {**self._left, name: self._now[name]}, {**self._now, name: sink.node}
+                self.confirm()
+                self._keep(again=True)
+                self._tell(f"{self.name}: {name}: the new query counts from {show(at)} on")
+        if all(self._now[name] is sink.node for name, sink in self.plan.sinks.items()):
+            self.confirm()  # nothing had been begun, or all have taken over
+
+    def _go_on(self, state: Mapping[str, Any] | None) -> None:
+        if state is not None:
+            self.steps.restore(state["steps"], str(self.place), self._left)
             for name, form in state["forms"].items():
                 sink = self.sinks[name]
                 assert isinstance(sink, FormedSink)
@@ -176,6 +234,7 @@ class LocalJob(JobRun):
             step = self.steps.look(self._batch)
             if step is not None:
                 self._take(step)
+                self._take_over()
             self.say("running")
             if self._changed and (now := time.monotonic()) >= due:
                 self._publish_pending()
@@ -238,15 +297,19 @@ class LocalJob(JobRun):
         self.epoch = epoch
         self._changed = True
 
-    def _keep(self) -> None:
-        """Keep the state after the last epoch; inputs are told how far they are never asked again."""
+    def _keep(self, again: bool = False) -> None:
+        """Keep the state after the last epoch (`again`: also if it was kept); inputs are told how far they are never
+        asked again."""
         self._changed = False
-        if self.epoch < 0 or self.epoch == self._kept_epoch:
+        if self.epoch < 0 or (self.epoch == self._kept_epoch and not again):
             return
         forms = {name: sink.snapshot() for name, sink in self.sinks.items() if isinstance(sink, FormedSink)}
         with blamed(StateError, str(self.place), "keep its state"):
             self._late.flush()
-            write_state(self.place, self.epoch, {"steps": self.steps.snapshot(), "forms": forms})
+            steps = self.steps.snapshot()
+            left = {name: self._left[name] for name in self.steps.going_over()}
+            plans = {"plans": stored(self._now), "left": stored(left)}
+            write_state(self.place, self.epoch, {"steps": steps, "forms": forms, **plans})
             self._log.cut(self.epoch)
         self._kept_epoch = self.epoch
         for input_ in self.steps.inputs.values():
@@ -318,6 +381,6 @@ class LocalJob(JobRun):
 
 
 def _checked(found: Any) -> dict[str, Any]:
-    if not isinstance(found, dict) or found.keys() != {"steps", "forms"}:
+    if not isinstance(found, dict) or found.keys() - {"plans", "left"} != {"steps", "forms"}:
         raise StateError("it holds no state of a job")
     return found

@@ -24,6 +24,7 @@ from everwhen.algebra.nodes import Source, walk
 from everwhen.core.consistency import Consistency
 from everwhen.core.schema import Schema
 from everwhen.core.time import INF, NEVER, show
+from everwhen.errors import QueryError
 from everwhen.jobs.formed_sink import FormedSink, would_write
 from everwhen.jobs.job_run import JobRun
 from everwhen.jobs.plan import JobPlan
@@ -90,8 +91,9 @@ class SparkJob(JobRun):
         tell: Callable[[str], None] = lambda _: None,
         note: Callable[[str], None] = lambda _: None,
         watch: Callable[[JobStatus], None] = lambda _: None,
+        migrate: bool = False,
     ) -> None:
-        super().__init__(plan, checkpoint, name, note, watch)
+        super().__init__(plan, checkpoint, name, note, watch, migrate)
         self._trigger, self._buckets, self._tell = trigger, buckets, tell
         self._handles: dict[tuple[str, ...], Handle] = {}
         self._sinks: dict[str, CountedSink] = {}
@@ -111,6 +113,7 @@ class SparkJob(JobRun):
                 spark = stack.enter_context(session_for(self.place, check))
                 stack.callback(self._stop)
                 self._begin(spark, writer)
+                self.confirm()
                 ended = self._wait(check)
                 self._stop()
                 self.say(ended, force=True)
@@ -125,6 +128,12 @@ class SparkJob(JobRun):
 
         sinks = self.plan.sinks
         levels: list[Consistency] = list(dict.fromkeys(sink.level for sink in sinks.values()))
+        changed = self.changed_queries()
+        if len({sinks[name].level for name in changed}) > 1:
+            raise QueryError(
+                f"the queries of {', '.join(changed)} have changed, and are of several levels, which run apart "
+                "from each other: change those of one level, start the job, stop it, then change the others"
+            )
         (self.place / "counts").mkdir(exist_ok=True)
         for number, level in enumerate(levels):
             mine = {name: Stream(sink.node, asked=sink.asked) for name, sink in sinks.items() if sink.level == level}
@@ -154,6 +163,7 @@ class SparkJob(JobRun):
                 trigger=self._trigger,
                 consistency=level,
                 buckets=self._buckets,
+                migrate=bool(set(changed) & set(mine)),
             )
             if handle.replaced_at is not None:
                 self._tell(f"{self.name}: {', '.join(mine)}: another plan takes over at {show(handle.replaced_at)}")

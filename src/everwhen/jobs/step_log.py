@@ -51,6 +51,11 @@ class StepLog:
             yield found
         self._begin(epoch, whole)
 
+    def begun(self) -> bool:
+        """Whether there is an epoch before any state was kept."""
+        name = self._name(-1)
+        return name.exists() and b"\n" in name.read_bytes()
+
     def _begin(self, epoch: int, length: int = 0) -> None:
         self.close()
         name = self._name(epoch)

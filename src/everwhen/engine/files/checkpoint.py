@@ -217,6 +217,12 @@ def agree(place: Path, identity: Mapping[str, str], free: Sequence[str] = ()) ->
     return any(before.get(name) != now.get(name) for name in free)
 
 
+def differing(place: Path, identity: Mapping[str, str]) -> list[str]:
+    """What is different in a run from that of its checkpoint, after `agree`."""
+    before = json.loads((place / "run.json").read_text(encoding="utf-8"))
+    return [name for name, words in identity.items() if before.get(name) != words]
+
+
 def note_run(place: Path, identity: Mapping[str, str]) -> None:
     """Note what is run."""
     with whole_file(place / "run.json") as part:
@@ -224,6 +230,8 @@ def note_run(place: Path, identity: Mapping[str, str]) -> None:
 
 
 def _or_migrate(changed: Sequence[str]) -> str:
+    if changed and all(name.startswith("query of ") for name in changed):
+        return "; or --migrate, if each new query has the columns of the old one"
     if changed[:1] != ["query"] or set(changed) - {"query", RATE}:
         return ""
     return "; or --migrate, if the new query has the same columns" + (f" ({RATE} as before)" if RATE in changed else "")

@@ -134,7 +134,7 @@ class Replans:
         self.epochs, self.keeps = state["epochs"], state["keeps"]
         runtime = make(self.now)
         replaced = self.before
-        restore(_Restorable(runtime, replaced), state["runtime"], place)
+        restore(RestoredRuntime(runtime, replaced), state["runtime"], place)
         if self.left is not None and self.now in self.left.plans.values():
             self._take_over(runtime)
         elif self.every is None:
@@ -159,7 +159,9 @@ class Replans:
 
 
 @dataclass(frozen=True, slots=True)
-class _Restorable:
+class RestoredRuntime:
+    """A runtime, and the query that it had left for another one when it was saved."""
+
     runtime: LocalRuntime
     replaced: Node | None
 
