@@ -3,8 +3,8 @@
 * Cases of large families.  A test over some dozens of plans or texts runs with every other one, chosen by name.  There
   are more than thirty such tests, so every plan is in about half of them; `test_operators_oracle.py` has all plans
   under all policies.
-* Tests on Spark that take long and whose subject another one has, too: on Spark, or in `tests/parity`, where partitions
-  run without it.
+* Tests that take long and whose subject another one has, too: most of them on Spark, where `tests/parity` has the same
+  without it.
 
 `slow` is something else: tests that take many minutes, or systems that are not everywhere, and are asked for by name.
 """
@@ -23,35 +23,46 @@ LARGE: Final = 60
 WHOLE: Final = ("papers", "docs", "newuser", "examples", "reference")
 """Folders in which every case is one of its own."""
 
-ON_SPARK: Final = (
+LONG: Final = (
     "test_attach.py::test_a_copy_leaves_and_another_one_takes_its_place",
+    "test_bad_input.py::test_a_checkpoint_of_another_query_or_none",
     "test_bad_input.py::test_a_sink_that_fails_for_three_epochs_and_then_works",
     "test_bad_input.py::test_an_adjust_of_an_event_that_was_dropped_is_left_out_and_counted",
     "test_bad_input.py::test_columns_that_do_not_fit_are_named_before_anything_is_written",
+    "test_bad_input.py::test_inputs_and_sinks_that_do_not_fit",
     "test_bad_input.py::test_late_rows_moved_are_counted",
+    "test_connectors_bad_input.py::test_an_iceberg_table_whose_columns_change_or_whose_catalogue_is_locked",
+    "test_connectors_on_spark.py::test_the_feed_of_a_table_brings_its_adjusts",
     "test_declared_progress.py::test_the_command_line_does_it_on_spark_as_in_process",
+    "test_exactly_once.py::test_a_log_that_is_needed_and_cannot_be_read_is_named[1-is missing]",
     "test_exactly_once.py::test_a_truncated_snapshot_is_rebuilt_from_the_one_before",
     "test_exactly_once.py::test_killed_at_any_moment_and_restarted",
     "test_expressions.py::test_named_cases[arithmetic with constants]",
+    "test_expressions.py::test_named_cases[casts]",
     "test_expressions.py::test_named_cases[comparisons with constants]",
     "test_expressions.py::test_named_cases[comparisons]",
     "test_expressions.py::test_named_cases[functions of numbers]",
+    "test_killed_jobs.py::test_from_delta_to_delta",
     "test_late_totals.py::test_files_read_out_of_order_are_noticed_and_the_count_survives_a_restart",
     "test_merge_on_spark.py::test_the_end_of_a_file_is_a_leave",
+    "test_merged_logs.py::test_as_with_logs_of_their_own",
     "test_migrate.py::test_plans_texts_and_partitions_change_and_the_answer_does_not",
+    "test_migrate.py::test_state_moves_where_nobody_can_tell_the_past",
+    "test_nexmark_parity.py::test_a_bounded_run_gives_the_same_history",
     "test_nexmark_parity.py::test_spark_answers_as_the_local_runtime_does",
     "test_owner_rpc.py::test_an_owner_that_hangs_up_is_asked_again",
     "test_owner_rpc.py::test_partitions_stay_although_spark_moves_their_tasks",
+    "test_plain_rows.py::test_plain_rows[13]",
     "test_plain_rows.py::test_plain_rows[5]",
     "test_plain_rows.py::test_plain_rows[7]",
     "test_plain_rows.py::test_plain_rows[9]",
-    "test_plain_rows.py::test_plain_rows[13]",
     "test_plan_cache.py::test_a_row_without_a_time_is_told_of",
     "test_plan_cache.py::test_what_is_planned_once_serves_every_epoch",
     "test_recursion_on_spark.py::test_all_ways_say_the_same",
     "test_replace.py::test_the_past_that_nobody_keeps_is_named",
     "test_replace.py::test_what_cannot_take_over_is_refused_by_name",
     "test_replace_faults.py::test_whoever_dies_the_same_is_said",
+    "test_resumption.py::test_a_changelog_that_vanishes_between_two_runs_is_not_begun_anew",
     "test_resumption.py::test_a_changelog_that_vanishes_while_the_query_runs_stops_it",
     "test_resumption.py::test_spark_with_an_older_copy_of_its_offsets_is_refused",
     "test_run_bounded.py::test_an_adjust_of_nothing_is_an_error",
@@ -68,10 +79,11 @@ ON_SPARK: Final = (
     "test_spark_punctuation.py::test_levels_that_wait_or_forget_use_promises",
     "test_spark_punctuation.py::test_over_files_the_answer_and_its_promises_are_those_of_one_process",
     "test_spark_punctuation.py::test_schemes_are_watched_by_each_partition",
+    "test_spark_punctuation.py::test_what_all_buckets_promise_holds_in_the_next_stage",
     "test_spark_session.py::test_it_starts_without_a_word[machine]",
     "test_spark_session.py::test_what_spark_submit_says_wins",
 )
-"""Tests of `tests/spark`, with or without the name of a case."""
+"""Tests by file and name, with or without the name of a case."""
 
 
 def mark_seldom(items: Sequence[pytest.Item]) -> None:
@@ -88,7 +100,7 @@ def mark_seldom(items: Sequence[pytest.Item]) -> None:
             item.add_marker("seldom")
 
 
-_LISTED: Final = frozenset(ON_SPARK)
+_LISTED: Final = frozenset(LONG)
 
 
 def _family(item: pytest.Item) -> str:
