@@ -1,4 +1,4 @@
-"""What `make test` leaves to `make test-all`, so that it ends within 15 minutes on two cores: tests marked `seldom`.
+"""What `make test` leaves to `make test-all`, so that it takes about a quarter of an hour on two cores.
 
 * Cases of large families.  A test over some dozens of plans or texts runs with every other one, chosen by name.  There
   are more than thirty such tests, so every plan is in about half of them; `test_operators_oracle.py` has all plans
