@@ -92,6 +92,19 @@ def test_what_cannot_take_over_is_refused_and_the_old_text_goes_on(tmp_path):
     assert job(tmp_path, OLD, migrate=True).run() == "done", "a text that has not changed goes on"
 
 
+def test_one_of_several_that_cannot_take_over_is_told_and_goes_on_as_it_was(tmp_path):
+    half_done(tmp_path)
+    endless = NEW.replace("price < 4", "price < 9")
+    text = endless.replace("SELECT item FROM Bid WHERE", "SELECT COUNT(*) AS item FROM Bid WINDOW(UNBOUNDED) WHERE")
+    plan = job_plan(text.format(tmp_path), unbounded=True)
+    add(tmp_path, line(40, 1, 1), cti(None))
+    told: list[str] = []
+    assert LocalJob(plan, tmp_path / "state", tell=told.append, migrate=True).run() == "done"
+    assert "job: log: the new query counts from" in told[0]
+    assert sum("job: rows: the old query goes on: " in words and "past" in words for words in told) == 1
+    assert [row["item"] for row in rows_of(tmp_path / "rows.jsonl")] == [1, 0, 1], "prices above 5"
+
+
 def test_before_a_state_is_kept_another_text_begins_or_is_refused(tmp_path):
     add(tmp_path, line(1, 1, 3))
     with job(tmp_path, OLD).held():

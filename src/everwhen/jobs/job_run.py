@@ -19,7 +19,7 @@ from typing import Any, Final
 
 from everwhen.core.time import NEVER
 from everwhen.core.time_axis import times_shown
-from everwhen.engine.files.checkpoint import agree, differing, note_run
+from everwhen.engine.files.checkpoint import agree, note_run
 from everwhen.errors import StateError
 from everwhen.jobs.formed_sink import FormedSink
 from everwhen.jobs.plan import JobPlan
@@ -67,7 +67,8 @@ class JobRun(ABC):
         self._rates = Rates()
         self._started, self._told = time.time(), 0.0
         self._lease: Lease | None = None
-        self._goes_over = False
+        self.changed: list[str] = []
+        """The sinks whose queries are others than those of the checkpoint, until `confirm`."""
 
     @contextmanager
     def held(self) -> Iterator[str]:
@@ -76,7 +77,7 @@ class JobRun(ABC):
         try:
             (self.place / STOP).unlink(missing_ok=True)
             free = [f"query of {name}" for name in self.plan.sinks] if self.migrate else []
-            self._goes_over = agree(self.place, self._identity, free)
+            self.changed = [name.removeprefix("query of ") for name in agree(self.place, self._identity, free)]
             writer = self._writer()
             again = f", start number {self.restarts + 1}" if self.restarts else ""
             self._note(f"{self.name}: started as process {os.getpid()}{again}")
@@ -89,16 +90,11 @@ class JobRun(ABC):
     def _identity(self) -> dict[str, str]:
         return {"engine": f"{self.engine} job", **self.plan.identity(asked=self.engine == "spark")}
 
-    def changed_queries(self) -> list[str]:
-        """The sinks whose queries are others than those of the checkpoint."""
-        found = differing(self.place, self._identity) if self._goes_over else []
-        return [name.removeprefix("query of ") for name in found if name.startswith("query of ")]
-
     def confirm(self) -> None:
         """Queries have taken over, or will: the checkpoint is that of this text from now on."""
-        if self._goes_over:
+        if self.changed:
             note_run(self.place, self._identity)
-            self._goes_over = False
+            self.changed = []
 
     def _writer(self) -> str:
         file = self.place / "job.json"

@@ -82,15 +82,17 @@ class LocalJob(JobRun):
         self._kept_epoch = -1
         self._silent_since: float | None = None
         self._changed = False
+        self._refused: set[str] = set()
+        """Sinks whose new query cannot take over."""
 
     # -- the run ------------------------------------------------------------------------------------------------
 
     def run(self) -> str:
         """Runs until everything is promised ("done"), or until it is asked to stop ("stopped")."""
         with self.held() as writer:
-            inputs = {name: self.plan.open_source(name, self.place) for name in self.plan.sources}
             state = self._last_state()
             self._now, self._left = self._plans_of(state)
+            inputs = {name: self.plan.open_source(name, self.place) for name in self.plan.sources}
             queries = {name: (self._now[name], sink.level) for name, sink in self.plan.sinks.items()}
             self._late = LateBook(self._late_files(inputs), lambda _: None, self.plan.axis)
             self.steps = JobSteps(queries, inputs, self._late.note)
@@ -140,7 +142,7 @@ class LocalJob(JobRun):
         wanted = {name: sink.node for name, sink in self.plan.sinks.items()}
         kept = None if state is None else state.get("plans")
         if kept is None:
-            if self._goes_over and (state is not None or StepLog(self.place).begun()):
+            if self.changed and (state is not None or StepLog(self.place).begun()):
                 raise QueryError(
                     f"the checkpoint {self.place} "
                     + ("has no state yet" if state is None else "does not have the plans of its queries")
@@ -156,7 +158,7 @@ class LocalJob(JobRun):
                     f"{name}: the query of the checkpoint has the columns {now[name].schema}; one with {node.schema} "
                     "cannot take over: give it the same columns, or a sink of its own in a job of its own"
                 )
-        if left and self._goes_over:
+        if left and self.changed:
             raise QueryError(
                 f"the checkpoint {self.place}: {', '.join(left)} still goes over from the text before the last one to "
                 "that; let the job go on with the last one until that is done, then --migrate"
@@ -165,11 +167,21 @@ class LocalJob(JobRun):
 
     def _take_over(self) -> None:
         """Let queries of the text take over from those that run: all that can now.  The text is noted first: whoever
-        comes after a crash lets those take over that have not."""
+        comes after a crash lets those take over that have not.  One that cannot is an error if it is the first, and
+        nothing has changed then; later its old query goes on, which is told."""
         for name, sink in self.plan.sinks.items():
-            if self._now[name] is not sink.node and self.steps.may_go_over(name) and not self.steps.done:
+            if self._now[name] is sink.node or name in self._refused or self.steps.done:
+                continue
+            if self.steps.may_go_over(name):
                 self._publish_pending()
-                at = self.steps.take_over(name, sink.node)
+                try:
+                    at = self.steps.take_over(name, sink.node)
+                except QueryError as refused:
+                    if self.changed:
+                        raise
+                    self._refused.add(name)
+                    self._tell(f"{self.name}: {name}: the old query goes on: {refused}")
+                    continue
                 self._left, self._now = {**self._left, name: self._now[name]}, {**self._now, name: sink.node}
                 self.confirm()
                 self._keep(again=True)

@@ -128,10 +128,9 @@ class SparkJob(JobRun):
 
         sinks = self.plan.sinks
         levels: list[Consistency] = list(dict.fromkeys(sink.level for sink in sinks.values()))
-        changed = self.changed_queries()
-        if len({sinks[name].level for name in changed}) > 1:
+        if len({sinks[name].level for name in self.changed}) > 1:
             raise QueryError(
-                f"the queries of {', '.join(changed)} have changed, and are of several levels, which run apart "
+                f"the queries of {', '.join(self.changed)} have changed, and are of several levels, which run apart "
                 "from each other: change those of one level, start the job, stop it, then change the others"
             )
         (self.place / "counts").mkdir(exist_ok=True)
@@ -163,7 +162,7 @@ class SparkJob(JobRun):
                 trigger=self._trigger,
                 consistency=level,
                 buckets=self._buckets,
-                migrate=bool(set(changed) & set(mine)),
+                migrate=bool(set(self.changed) & set(mine)),
             )
             if handle.replaced_at is not None:
                 self._tell(f"{self.name}: {', '.join(mine)}: another plan takes over at {show(handle.replaced_at)}")

@@ -183,9 +183,9 @@ def belongs_to(place: Path, identity: Mapping[str, str]) -> bool:
     return bool(before == {"format": _FORMAT, "version": _version(), **identity})
 
 
-def agree(place: Path, identity: Mapping[str, str], free: Sequence[str] = ()) -> bool:
+def agree(place: Path, identity: Mapping[str, str], free: Sequence[str] = ()) -> list[str]:
     """Notes what is run in a new checkpoint; refuses one that belongs to another run, and tells what is different.
-    Whether it differs in what is `free` to change, which is to be noted once it has (`note_run`).
+    Returns what differs of that which is `free` to change, and is to be noted once it has (`note_run`).
 
     The version of the program counts: another one may cut the same history into other events, which those said before
     would not fit.
@@ -194,7 +194,7 @@ def agree(place: Path, identity: Mapping[str, str], free: Sequence[str] = ()) ->
     now = {"format": _FORMAT, "version": _version(), **identity}
     if not path.exists():
         note_run(place, identity)
-        return False
+        return []
     try:
         before = json.loads(path.read_text(encoding="utf-8"))
         if not isinstance(before, dict):
@@ -214,13 +214,7 @@ def agree(place: Path, identity: Mapping[str, str], free: Sequence[str] = ()) ->
             f"the checkpoint {place} belongs to another run, which this one cannot go on from:\n{told}\n"
             f"Run it as it was, or take a new directory{_or_migrate(changed)}."
         )
-    return any(before.get(name) != now.get(name) for name in free)
-
-
-def differing(place: Path, identity: Mapping[str, str]) -> list[str]:
-    """What is different in a run from that of its checkpoint, after `agree`."""
-    before = json.loads((place / "run.json").read_text(encoding="utf-8"))
-    return [name for name, words in identity.items() if before.get(name) != words]
+    return [name for name in free if before.get(name) != now.get(name)]
 
 
 def note_run(place: Path, identity: Mapping[str, str]) -> None:

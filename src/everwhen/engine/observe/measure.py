@@ -59,11 +59,7 @@ def add_plain(lo: Any, hi: Any, counts: Any, sums: Any) -> Any:
         longest |= length  # also if one is negative
     if longest < 0 or longest > _LONG:
         return False
-    if counts[7] != 1:
-        counts[7] = common_of(lo, hi, counts[7])
-    counts[0] += len(lo)
-    counts[2] += len(lo)
-    counts[3] += len(lo)
+    count_units(lo, hi, counts, 0, 0)
     counts[5], counts[6] = first, last
     sums[0] += np.float64(total)
     return True
@@ -76,6 +72,19 @@ def said_once(weight: Any) -> Any:
     for i in range(len(weight)):
         others |= weight[i] ^ np.int64(1)
     return others == 0
+
+
+@loop
+def count_units(lo: Any, hi: Any, counts: Any, taken: Any, still: Any) -> None:
+    """Count lifetimes that are said once each, or taken back; `still`: how many more are without an end then."""
+    if counts[7] != 1:
+        counts[7] = common_of(lo, hi, counts[7])
+    said = len(lo) - taken
+    counts[0] += len(lo)
+    counts[1] += taken
+    counts[2] += said
+    counts[3] += said - still
+    counts[4] += still
 
 
 @loop
@@ -96,13 +105,7 @@ def add_ended(lo: Any, hi: Any, weight: Any, counts: Any, sums: Any) -> Any:
         longest |= length  # also if one is negative
     if others != 0 or longest < 0 or longest > _LONG:
         return False
-    if counts[7] != 1:
-        counts[7] = common_of(lo, hi, counts[7])
-    said = len(lo) - taken
-    counts[0] += len(lo)
-    counts[1] += taken
-    counts[2] += said
-    counts[3] += said
+    count_units(lo, hi, counts, taken, 0)
     counts[5], counts[6] = first, last
     sums[0] += np.float64(lived)
     return True
@@ -133,14 +136,7 @@ def add_units(lo: Any, hi: Any, weight: Any, counts: Any, sums: Any) -> Any:
         longest |= length
     if others != 0 or longest < 0 or longest > _LONG or lowest == _NEVER or highest - lowest > _LONG:
         return False
-    if counts[7] != 1:
-        counts[7] = common_of(lo, hi, counts[7])
-    said = len(lo) - taken
-    counts[0] += len(lo)
-    counts[1] += taken
-    counts[2] += said
-    counts[3] += said - still
-    counts[4] += still
+    count_units(lo, hi, counts, taken, still)
     counts[5], counts[6] = first, last
     sums[0] += np.float64(lived)
     sums[1] += np.float64(opened) + np.float64(base) * still

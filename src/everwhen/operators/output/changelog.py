@@ -198,7 +198,6 @@ class ChangelogEncoder:
         return Changes(self.codec, vs, ve, ones, some[:, kernel.ROW :].copy())
 
     def coded(self) -> Iterable[tuple[np.ndarray, Sequence[tuple[int, pa.DataType]]]]:
-        self._tidy()
         self._move(len(self._log))
         return [(self._log[: self._length], [(kernel.ROW + j, t) for j, t in self.codec.pooled])]
 

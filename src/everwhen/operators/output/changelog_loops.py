@@ -146,12 +146,23 @@ def _element(out, n, op, vs, ve, vnew, row):
     out[4, n] = row
 
 
+@njit(cache=True, inline="always")
+def _chained(heads, shift, log, at, number):
+    """Let the entry that stands at a place have a number, and be the newest of its chain."""
+    to = number & (len(log) - 1)
+    if to != at:
+        for j in range(log.shape[1]):
+            log[to, j] = log[at, j]
+    slot = hashed(log, to, ROW) >> shift
+    log[to, AFTER] = heads[slot]
+    heads[slot] = number
+
+
 @njit(cache=True, nogil=True)
 def tidy(heads, log, first, end, cti):
     """Drop the dead entries, in place, and chain the rest anew.  Returns the end of the log."""
     shift = slot_shift(len(heads))
     ring = len(log) - 1
-    width = log.shape[1]
     if len(heads) > 8 * (end - first):
         for number in range(first, end):
             heads[hashed(log, number & ring, ROW) >> shift] = -1
@@ -163,13 +174,7 @@ def tidy(heads, log, first, end, cti):
             prefetch(heads, np.int64(hashed(log, (number + _AHEAD) & ring, ROW) >> shift))
         at = number & ring
         if log[at, VE] > cti:
-            to = last & ring
-            if to != at:
-                for j in range(width):
-                    log[to, j] = log[at, j]
-            slot = hashed(log, to, ROW) >> shift
-            log[to, AFTER] = heads[slot]
-            heads[slot] = last
+            _chained(heads, shift, log, at, last)
             last += 1
     return last
 
@@ -180,18 +185,12 @@ def pass_on(heads, log, first, until, end, cti):
     end.  Returns where it ends."""
     shift = slot_shift(len(heads))
     ring = len(log) - 1
-    width = log.shape[1]
     for number in range(first, until):
         if log[(number + _AHEAD) & ring, VE] > cti:
             prefetch(heads, np.int64(hashed(log, (number + _AHEAD) & ring, ROW) >> shift))
         at = number & ring
         if log[at, VE] > cti:
-            slot = hashed(log, at, ROW) >> shift
-            to = end & ring
-            for j in range(width):
-                log[to, j] = log[at, j]
-            log[to, AFTER] = heads[slot]
-            heads[slot] = end
+            _chained(heads, shift, log, at, end)
             end += 1
     return end
 
