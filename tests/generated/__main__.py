@@ -94,7 +94,7 @@ def _tallies(tasks: Iterator[tuple[str, str, int]], jobs: int) -> Iterator[Tally
         yield from map(_tallied, tasks)
         return
     with ProcessPoolExecutor(jobs) as pool:
-        running = {pool.submit(_tallied, task) for task, _ in zip(tasks, range(2 * jobs), strict=False)}
+        running = {pool.submit(_tallied, task) for _, task in zip(range(2 * jobs), tasks, strict=False)}
         while running:
             done = next(as_completed(running))
             running.remove(done)

@@ -261,7 +261,9 @@ class Select(Query):
 
     def sql(self, dialect: Dialect, inside: bool = False) -> str:
         shown = ", ".join(f"{item.sql(dialect)} AS c{at}" for at, item in enumerate(self.items))
-        text = f"SELECT {'DISTINCT ' if self.distinct else ''}{'*' if self.star and dialect.ours else shown}"
+        # one row is distinct; DuckDB 2.0 loses a row of nulls that SELECT DISTINCT gives inside LATERAL
+        distinct = self.distinct and (dialect.ours or self.grouping != "all")
+        text = f"SELECT {'DISTINCT ' if distinct else ''}{'*' if self.star and dialect.ours else shown}"
         text += f" FROM {self.source.sql(dialect)}"
         if self.where is not None:
             text += f" WHERE {self.where.sql(dialect)}"
