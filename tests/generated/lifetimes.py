@@ -115,5 +115,17 @@ def _windowed(given: Snapshots, how: Lifetimes, names: Sequence[str]) -> Snapsho
 
 
 def order(row: Row) -> tuple[Any, ...]:
-    """By value, column by column, nulls first."""
-    return tuple((value is not None, value) if value is not None else (False,) for value in row)
+    """By value, column by column, nulls first; floats that are no numbers are texts in rows, NaN is the largest."""
+    return tuple(_placed(value) for value in row)
+
+
+def _placed(value: Any) -> tuple[Any, ...]:
+    match value:
+        case None:
+            return (0,)
+        case "inf" | "-inf":
+            return (1, float(value))
+        case "nan":
+            return (2,)
+        case _:
+            return (1, value)

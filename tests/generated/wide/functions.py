@@ -83,7 +83,7 @@ _F = (
     ("COALESCE({0}, {1})", "fi", "mixed coalesce", None),
     ("CASE WHEN {0} THEN {1} ELSE {2} END", "bif", "mixed case", None),
     ("(4 / NULLIF(abs({0}) % 3, 0))", "i", "/", None),
-    ("({0} / 0)", "i", "/ 0", None),
+    ("({0} / 0)", "i", "/ 0", "({0} / CAST(NULL AS DOUBLE))"),
     ("CAST({0} AS DOUBLE)", "d", "decimal as float", None),
 )
 _D = (
@@ -119,7 +119,7 @@ _T = (
 )
 _Y = (
     ("({0} + INTERVAL '1' MONTH)", "y", "date plus a month", "CAST({0} + INTERVAL '1' MONTH AS DATE)"),
-    ("({0} - INTERVAL '30' DAY)", "y", "date minus days", "CAST({0} - INTERVAL '30' DAY AS DATE)"),
+    ("({0} - INTERVAL '29' DAY)", "y", "date minus days", "CAST({0} - INTERVAL '29' DAY AS DATE)"),
     ("({0} + 7)", "y", "date plus days", None),
     ("date_add({0}, 1)", "y", "date_add", "({0} + 1)"),
     ("add_months({0}, -1)", "y", "add_months", "CAST({0} - INTERVAL '1' MONTH AS DATE)"),
@@ -137,13 +137,13 @@ _OF_TIME = (
     ("(epoch_ms({0}) // 86400000000)", "t", "epoch_ms", "CAST(floor(epoch_ms({0}) / 86400000000) AS BIGINT)"),
 )
 _B = (
-    ("({0} LIKE {1})", "ss", "like a column", None),
-    ("({0} ILIKE 'A%')", "s", "ilike", None),
+    ("({0} LIKE {1})", "ss", "like a column", "(reverse(reverse({0})) LIKE {1})"),
+    ("({0} ILIKE 'A%')", "s", "ilike", "(reverse(reverse({0})) ILIKE 'A%')"),
     ("({0} LIKE '\\%a')", "s", "like, escaped", "({0} LIKE '\\%a' ESCAPE '\\')"),
-    ("starts_with({0}, {1})", "ss", "starts_with", None),
-    ("ends_with({0}, {1})", "ss", "ends_with", None),
-    ("contains({0}, {1})", "ss", "contains", None),
-    ("regexp_matches({0}, '^a?b')", "s", "regexp_matches", None),
+    ("starts_with({0}, {1})", "ss", "starts_with", "starts_with(reverse(reverse({0})), {1})"),
+    ("ends_with({0}, {1})", "ss", "ends_with", "ends_with(reverse(reverse({0})), {1})"),
+    ("contains({0}, {1})", "ss", "contains", "contains(reverse(reverse({0})), {1})"),
+    ("regexp_matches({0}, '^a?b')", "s", "regexp_matches", "regexp_matches(reverse(reverse({0})), '^a?b')"),
     ("(({0} < {1}) IS UNKNOWN)", "ii", "is unknown", "(({0} < {1}) IS NULL)"),
     ("(({0}) IS FALSE)", "b", "is false", None),
     ("(({0}) = ({1}))", "bb", "truth compared", None),
@@ -159,7 +159,7 @@ _B = (
     ("{0} IS NOT DISTINCT FROM {1}", "if", "mixed not distinct", None),
     ("({0} = {1})", "ff", "floats equal", None),
     ("({0} > {1})", "ff", "floats compared", None),
-    ("({0} LIKE '%.%')", "s", "like a dot", None),
+    ("({0} LIKE '%.%')", "s", "like a dot", "(reverse(reverse({0})) LIKE '%.%')"),
     ("array_contains([{0}, {1}], {2})", "iii", "array_contains", "list_contains([{0}, {1}], {2})"),
     ("(({0} = {1}) IS NOT DISTINCT FROM ({1} < {0}))", "ii", "truth not distinct", None),
     ("IF({0}, {1}, {2})", "bbb", "IF", "CASE WHEN {0} THEN {1} ELSE {2} END"),

@@ -12,7 +12,6 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from everwhen.containers.arrays import grown
 from everwhen.core.time import INF, NEVER
 from everwhen.errors import EverwhenError
 from everwhen.operators.join.loops import expire as ends
@@ -82,19 +81,17 @@ class JoinState:
         """Make room for so many entries; how many were looked at because the dead ones went before that.
 
         They go when as many entries have been added as were left the last time (of very many: half as many), so that
-        the log stays small.  `later`: not in this step, if there are many and there is room.
+        the log stays small, and before it grows: to copy a large log into new memory takes longer than all else in an
+        epoch.  `later`: not in this step, if there are many and there is room.
         """
-        later = later and AT_ONCE < self._count <= len(self.log) - more
-        if self._count < self._tidy_at or later:
-            _check_room("rows", self._count + more)
-            if self._count + more > len(self.log):
-                self.log = grown(self.log, 2 * (self._count + more), 0)
+        is_full = self._count + more > len(self.log)
+        if not is_full and (self._count < self._tidy_at or (later and self._count > AT_ONCE)):
             return 0
         looked_at = self._count
         self.tidy()
         room = self._count + more
         _check_room("rows", room)
-        if not room <= len(self.log) <= 8 * max(_LEAST, room, self._expected):
+        if not room + room // 4 <= len(self.log) <= 8 * max(_LEAST, room, self._expected):
             log = np.empty((max(_LEAST, 2 * room), self.log.shape[1]), np.int64)
             log[: self._count] = self.log[: self._count]
             self.log = log
