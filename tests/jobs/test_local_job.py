@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
+from deltalake import DeltaTable
 
 import everwhen as ew
 from everwhen.errors import InUseError, QueryError, SinkError, SinkLostError, SqlError
@@ -155,6 +156,22 @@ def test_a_sink_that_lost_its_rows_is_noticed(tmp_path):
     (tmp_path / ".final.jsonl.epochs").unlink()
     with pytest.raises(SinkLostError, match=r"final\.jsonl"):
         job(tmp_path).run()
+
+
+def test_a_sink_that_had_nothing_to_say_for_some_epochs_has_lost_nothing(tmp_path):
+    text = (
+        BID
+        + """
+        CREATE SINK large INTO delta('{0}/large', form = 'elements') AS SELECT item, price FROM Bid WHERE price > 5;
+        CREATE SINK every INTO file('{0}/all.jsonl') AS SELECT item FROM Bid"""
+    )
+    for rows, price in ((1, 9), (2, 1), (3, 2), (4, 8)):
+        add(tmp_path, line(rows, 7, price))
+        run_until(tmp_path, lambda n=rows: read_status(tmp_path / "state").status["sources"]["Bid"]["rows"] == n, text)
+    add(tmp_path, cti(None))
+    assert job(tmp_path, text).run() == "done"
+    found = DeltaTable(str(tmp_path / "large")).to_pyarrow_table().to_pylist()
+    assert sorted(row["price"] for row in found if row["op"] == "insert") == [8, 9]
 
 
 def test_levels_side_by_side(tmp_path):

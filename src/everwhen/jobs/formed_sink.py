@@ -17,7 +17,7 @@ from typing import Any
 
 from everwhen.core.schema import Schema
 from everwhen.engine.files.checkpoint import read_state, states_in, write_state
-from everwhen.errors import SinkLostError
+from everwhen.errors import SinkError, SinkLostError
 from everwhen.jobs.forms import Append, Form
 from everwhen.sinks.base import EpochSink
 from everwhen.sinks.rows import RowChanges, RowSink
@@ -108,6 +108,22 @@ def _states(memory: Path) -> list[int]:
         return []
     found = (int(each.name) for each in place.iterdir() if each.name.isdecimal() and states_in(each))
     return sorted(found)
+
+
+def check_epochs(name: str, sink: EpochSink, had: int, newest: int, place: Path) -> None:
+    """A sink and a checkpoint belong together: the sink has the last epoch that had something for it, `had`, and none
+    beyond the `newest` one.  What a form remembers is checked by the form."""
+    there = sink.committed()
+    if there > newest:
+        raise SinkError(
+            f"the sink {name} has epochs up to {there}, which this checkpoint does not know: {place} is new, or an old "
+            "copy (go on with the checkpoint that wrote them, or give the sink another place)"
+        )
+    if sink.lasting and not isinstance(sink, FormedSink) and there < had:
+        raise SinkLostError(
+            f"the sink {name} has epochs up to {there} only, and it had them up to {had} (put it back as it was, or "
+            "begin with a new checkpoint and new sinks)"
+        )
 
 
 def would_write(sinks: Mapping[str, EpochSink]) -> dict[str, Callable[[ElementBatch], tuple[int, int]]]:

@@ -29,9 +29,9 @@ from everwhen.engine.files.checkpoint import read_state, states_in, write_state
 from everwhen.engine.files.late_book import LateBook
 from everwhen.engine.files.live_inputs import LiveInput
 from everwhen.engine.files.live_run import Step
-from everwhen.errors import QueryError, SinkError, SinkLostError, StateError
+from everwhen.errors import QueryError, StateError
 from everwhen.formats.input_file import InputFile
-from everwhen.jobs.formed_sink import FormedSink, would_write
+from everwhen.jobs.formed_sink import FormedSink, check_epochs, would_write
 from everwhen.jobs.job_run import JobRun
 from everwhen.jobs.job_steps import JobSteps
 from everwhen.jobs.plan import JobPlan
@@ -82,6 +82,8 @@ class LocalJob(JobRun):
         self._kept_epoch = -1
         self._silent_since: float | None = None
         self._changed = False
+        self._filled: dict[str, int] = {}
+        """By sink the last epoch that had something for it.  Of others a sink may keep no trace."""
         self._refused: set[str] = set()
         """Sinks whose new query cannot take over."""
 
@@ -192,6 +194,7 @@ class LocalJob(JobRun):
     def _go_on(self, state: Mapping[str, Any] | None) -> None:
         if state is not None:
             self.steps.restore(state["steps"], str(self.place), self._left)
+            self._filled = state.get("filled", dict.fromkeys(self.sinks, self.epoch))
             for name, form in state["forms"].items():
                 sink = self.sinks[name]
                 assert isinstance(sink, FormedSink)
@@ -199,8 +202,7 @@ class LocalJob(JobRun):
         given_up = self.steps.given_up.items()
         self._late.begin({name: rows for name, rows in given_up if late_rows_file(self.place, name).exists()})
         logged = list(self._log.after(self.epoch))
-        newest = logged[-1].epoch if logged else self.epoch
-        self._prepare(newest - 1 if logged else newest, newest)
+        self._prepare(logged)
         for each in logged:
             self._check()
             said = self._together([self.steps.again(plain) for plain in each.steps])
@@ -216,22 +218,15 @@ class LocalJob(JobRun):
         if logged:
             self._note(f"went on from epoch {self._kept_epoch}, repeated {len(logged)} epochs")
 
-    def _prepare(self, published: int, newest: int) -> None:
-        """The sinks are made ready.  Epochs up to `published` were taken by all of them, none beyond `newest`."""
+    def _prepare(self, logged: list[LoggedEpoch]) -> None:
+        """The sinks are made ready.  All of them have taken the epochs that are logged, but for the last one."""
+        for each in logged[:-1]:
+            self._filled |= {name: each.epoch for name, count in each.said.items() if count}
+        newest, published = self.epoch + len(logged), self.epoch + max(0, len(logged) - 1)
         for name, sink in self.sinks.items():
             sink.resume(published)
             sink.prepare(self.plan.sinks[name].node.schema)
-            there = sink.committed()
-            if there > newest:
-                raise SinkError(
-                    f"the sink {name} has epochs up to {there}, which this checkpoint does not know: {self.place} is "
-                    "new, or an old copy (go on with the checkpoint that wrote them, or give the sink another place)"
-                )
-            if sink.lasting and not isinstance(sink, FormedSink) and there < published:
-                raise SinkLostError(
-                    f"the sink {name} has epochs up to {there} only, and it had them up to {published} (put it back as "
-                    "it was, or begin with a new checkpoint and new sinks)"
-                )
+            check_epochs(name, sink, self._filled.get(name, -1), newest, self.place)
 
     # -- working ------------------------------------------------------------------------------------------------
 
@@ -306,6 +301,8 @@ class LocalJob(JobRun):
     def _commit(self, epoch: int, said: Mapping[str, ElementBatch]) -> None:
         for name, sink in self.sinks.items():
             sink.commit(epoch, said[name])
+            if len(said[name]):
+                self._filled[name] = epoch
         self.epoch = epoch
         self._changed = True
 
@@ -321,7 +318,7 @@ class LocalJob(JobRun):
             steps = self.steps.snapshot()
             left = {name: self._left[name] for name in self.steps.going_over()}
             plans = {"plans": stored(self._now), "left": stored(left)}
-            write_state(self.place, self.epoch, {"steps": steps, "forms": forms, **plans})
+            write_state(self.place, self.epoch, {"steps": steps, "forms": forms, "filled": self._filled, **plans})
             self._log.cut(self.epoch)
         self._kept_epoch = self.epoch
         for input_ in self.steps.inputs.values():
@@ -393,6 +390,6 @@ class LocalJob(JobRun):
 
 
 def _checked(found: Any) -> dict[str, Any]:
-    if not isinstance(found, dict) or found.keys() - {"plans", "left"} != {"steps", "forms"}:
+    if not isinstance(found, dict) or found.keys() - {"plans", "left", "filled"} != {"steps", "forms"}:
         raise StateError("it holds no state of a job")
     return found

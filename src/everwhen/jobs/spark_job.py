@@ -42,13 +42,15 @@ _LOOK: Final = 0.1
 
 
 class CountedSink(EpochSink):
-    """A sink that counts what it is given: elements and corrections, since the job was first started."""
+    """A sink that counts what it is given: elements and corrections, since the job was first started.
+
+    It remembers epochs without elements, of which its target may keep no trace."""
 
     def __init__(self, target: EpochSink, note: Path) -> None:
         self.target, self._note = target, note
         self.lasting = target.lasting  # type: ignore[misc]  # as its target
         self.counts: Counter[str] = Counter()
-        self._last = -1
+        self._last = self._filled = -1
 
     def resume(self, published: int) -> None:
         self.target.resume(published)
@@ -57,19 +59,22 @@ class CountedSink(EpochSink):
         if self._note.exists():
             found = json.loads(self._note.read_text(encoding="utf-8"))
             self._last = found.pop("epoch")
+            self._filled = found.pop("filled", self._last)
             self.counts = Counter(found)
         self.target.prepare(schema)
 
     def committed(self) -> int:
-        return self.target.committed()
+        there = self.target.committed()
+        return there if there < self._filled else max(there, self._last)
 
     def commit(self, epoch: int, batch: ElementBatch) -> None:
         self.target.commit(epoch, batch)
         if epoch > self._last:
             self.counts += Counter(elements=len(batch), corrections=int(np.count_nonzero(batch.op == ADJUST)))
-            self._last = epoch
+            self._last, self._filled = epoch, epoch if len(batch) else self._filled
             with whole_file(self._note) as aside:
-                aside.write_text(json.dumps({**self.counts, "epoch": epoch}), encoding="utf-8")
+                told = {**self.counts, "epoch": epoch, "filled": self._filled}
+                aside.write_text(json.dumps(told), encoding="utf-8")
 
     def close(self) -> None:
         self.target.close()
