@@ -25,7 +25,7 @@ os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSeri
 # interprets it.  `tests/compiled/test_njit.py` compares both.
 os.environ.setdefault("EVERWHEN_COMPILE", "eager")
 
-EXAMPLES = int(os.environ.get("EVERWHEN_EXAMPLES", "8"))
+EXAMPLES = int(os.environ.get("EVERWHEN_EXAMPLES", "6"))
 
 gc.set_threshold(100_000, 50, 100)  # each look through all that 20,000 tests have made is long
 

@@ -18,7 +18,7 @@ from typing import Final
 
 import pytest
 
-LARGE: Final = 60
+LARGE: Final = 40
 """So many cases make a large family."""
 WHOLE: Final = ("papers", "docs", "newuser", "examples", "reference")
 """Folders in which every case is one of its own."""
