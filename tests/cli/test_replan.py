@@ -109,10 +109,10 @@ def test_plans_do_take_turns(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> Non
     went: list[str] = []
     whole = files_run.Replans.go_over
 
-    def told(replans: files_run.Replans, runtime: ew.LocalRuntime, name: str) -> None:
-        before = replans.migrations
-        whole(replans, runtime, name)
-        went.extend([name] * (replans.migrations - before))
+    def told(replans: files_run.Replans, runtime: ew.LocalRuntime, name: str) -> bool:
+        goes = whole(replans, runtime, name)
+        went.extend([name] * goes)
+        return goes
 
     monkeypatch.setattr(files_run.Replans, "go_over", told)
     desk.answer(JOIN.format(1), "--replan-every", "1")
@@ -178,8 +178,8 @@ def test_options_that_do_not_go_together(desk: Desk) -> None:
         (("--migrate",), "say which, --checkpoint DIR"),
         (("--buckets", "2"), "--buckets is for runs on Spark"),
         (
-            ("--replan-every", "2", "--follow", "--out", str(desk.place / "out") + "/"),
-            "--replan-every is for runs that come to an end",
+            ("--replan-every", "2", "--follow", "--copies", "2", "--out", f"{desk.place}/out/", "--checkpoint", "c"),
+            "--replan-every is for one run; leave --copies out",
         ),
     ):
         status, told = desk.run(JOIN.format(1), *options)

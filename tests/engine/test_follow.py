@@ -22,7 +22,8 @@ import everwhen as ew
 from engine.checkpointed_run import query as joined_query
 from engine.element_files import some, write
 from everwhen.core.time import NEVER
-from everwhen.engine.files.follow import LiveOptions, LiveRun
+from everwhen.engine.files.live.options import LiveOptions
+from everwhen.engine.files.live.run import LiveRun
 from everwhen.engine.files.run import run_files
 from everwhen.errors import InputError, QueryError, SinkLostError, StateError
 from everwhen.formats.changelog.layout import epochs_there, read_header, read_manifest

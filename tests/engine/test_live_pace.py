@@ -7,7 +7,7 @@ import math
 import pytest
 
 from everwhen.core.time import INF, NEVER
-from everwhen.engine.files.live_pace import Pace, lag_allowed
+from everwhen.engine.files.live.pace import Pace, lag_allowed
 from everwhen.errors import QueryError
 
 

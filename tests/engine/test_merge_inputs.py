@@ -11,7 +11,7 @@ import everwhen as ew
 from engine.physical_copies import copy_of, history
 from everwhen.core.merge_policy import MergePolicy
 from everwhen.core.time import NEVER
-from everwhen.engine.files.live_run import LiveSteps
+from everwhen.engine.files.live.steps import LiveSteps
 from everwhen.engine.local import LocalRuntime
 from everwhen.errors import QueryError
 from everwhen.stream.element import Cti, Element, Insert

@@ -15,7 +15,8 @@ import everwhen as ew
 from everwhen.core.late_count import LateCount
 from everwhen.core.source_policy import SourcePolicy
 from everwhen.engine.element_ingress import ElementIngress
-from everwhen.engine.files.follow import LiveOptions, LiveRun
+from everwhen.engine.files.live.options import LiveOptions
+from everwhen.engine.files.live.run import LiveRun
 from everwhen.engine.local import LocalRuntime
 from everwhen.engine.session.session import Session
 from everwhen.errors import QueryError

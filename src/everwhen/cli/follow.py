@@ -17,6 +17,7 @@ import pyarrow as pa
 from everwhen.algebra.builder import Stream
 from everwhen.cli.command import DONE, Interrupted, number_option, warn
 from everwhen.cli.query import Compiled, contents_of_file
+from everwhen.cli.replan import replans_of
 from everwhen.cli.source_options import SourceOptions
 from everwhen.core.consistency import Consistency
 from everwhen.core.schema import Schema
@@ -174,10 +175,11 @@ def _follow(
     watch: Watch,
     losses: Callable[[Losses], None],
 ) -> None:
-    from everwhen.engine.files.follow import LiveOptions, LiveRun
+    from everwhen.engine.files.live.options import LiveOptions
+    from everwhen.engine.files.live.run import LiveRun
 
     how = LiveOptions(options.batch, wait=options.wait, keep=options.keep, tell=warn, progress=watch)
-    run = LiveRun(query, found.inputs, options.out, options.checkpoint, level, how)
+    run = LiveRun(replans_of(options, found, query), found.inputs, options.out, options.checkpoint, level, how)
     run.require_own_output()
     columns.keep()
     run.run()

@@ -36,8 +36,8 @@ def check_replans(options: argparse.Namespace, live: bool) -> None:
     """QueryError for options that do not go together."""
     given = {"--replan-every": options.replan_every, "--migrate": options.migrate}
     asked = [name for name, there in given.items() if there]
-    if asked and live:
-        raise QueryError(f"{asked[0]} is for runs that come to an end; leave --follow out")
+    if asked and live and options.copies is not None:
+        raise QueryError(f"{asked[0]} is for one run; leave --copies out")
     if options.migrate and options.checkpoint is None:
         raise QueryError("--migrate goes on from a checkpoint of another text: say which, --checkpoint DIR")
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from everwhen.connectors.options import Option, Options
 from everwhen.connectors.registry import SinkConnector, SinkPlace, SourceConnector, SourcePlace, SparkInput
-from everwhen.engine.files.live_inputs import LiveFolder, LiveInput
+from everwhen.engine.files.live.inputs import LiveFolder, LiveInput
 from everwhen.sinks.base import EpochSink
 from everwhen.sinks.changelog import KEEPS, ChangelogSink, changelog_format
 

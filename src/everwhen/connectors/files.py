@@ -11,10 +11,10 @@ from typing import Final
 
 from everwhen.connectors.file_sinks import FileRows, FolderRows
 from everwhen.connectors.folder_source import FolderOfFiles
-from everwhen.connectors.growing_csv import GrowingCsv
 from everwhen.connectors.options import Option, OptionError, Options
 from everwhen.connectors.registry import SinkConnector, SinkPlace, SourceConnector, SourcePlace
-from everwhen.engine.files.live_inputs import LiveInput, live_input
+from everwhen.engine.files.live.growing_csv import GrowingCsv
+from everwhen.engine.files.live.inputs import LiveInput, live_input
 from everwhen.formats.input_file import is_csv
 from everwhen.formats.parquet import is_parquet
 from everwhen.sinks.rows import RowSink

@@ -15,7 +15,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from everwhen.engine.epochs import joined
-from everwhen.engine.files.live_inputs import LiveInput, Position
+from everwhen.engine.files.live.inputs import LiveInput, Position
 from everwhen.errors import InputError, StateError
 from everwhen.formats.input_file import InputFile, read_input
 from everwhen.formats.json.lines import DEFAULT_BATCH

@@ -13,7 +13,7 @@ from everwhen.connectors.options import Option, OptionError, Options
 from everwhen.connectors.registry import SourceConnector, SourcePlace, SparkInput
 from everwhen.demo.nexmark.config import NexmarkConfig
 from everwhen.demo.nexmark.generator import SCHEMAS, NexmarkGenerator
-from everwhen.engine.files.live_inputs import LiveInput, Position
+from everwhen.engine.files.live.inputs import LiveInput, Position
 from everwhen.errors import QueryError
 from everwhen.formats.input_file import InputFile
 from everwhen.stream.element_batch import ElementBatch

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from everwhen.connectors.options import Option, OptionError, Options, checked
 from everwhen.core.schema import Schema
-from everwhen.engine.files.live_inputs import LiveInput
+from everwhen.engine.files.live.inputs import LiveInput
 from everwhen.errors import QueryError
 from everwhen.formats.input_file import InputFile, Kind
 from everwhen.sinks.base import EpochSink

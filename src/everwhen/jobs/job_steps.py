@@ -14,8 +14,8 @@ from everwhen.algebra.nodes import Node
 from everwhen.core.consistency import Consistency
 from everwhen.core.time import INF, NEVER
 from everwhen.engine.epochs import joined
-from everwhen.engine.files.live_inputs import LiveInput
-from everwhen.engine.files.live_run import LiveSteps, Step
+from everwhen.engine.files.live.inputs import LiveInput
+from everwhen.engine.files.live.steps import LiveSteps, Step
 from everwhen.engine.files.replans import RestoredRuntime
 from everwhen.engine.idle_sources import NotedClock
 from everwhen.engine.ingress import OnDropped
@@ -101,7 +101,7 @@ class JobSteps(LiveSteps):
             if name in mine:
                 add(self._begins(runtime, name, start, name in fresh))
         batches = {name: batch for name, batch in step.batches.items() if name in mine}
-        if batches or step.now is not None:
+        if batches or step.now is not None or runtime.owes:
             add(runtime.push(batches))
         for name in step.closes:
             if name in mine:
@@ -139,6 +139,10 @@ class JobSteps(LiveSteps):
         return joined(found) if found else empty_elements(self.schemas[name])
 
     # -- other queries ------------------------------------------------------------------------------------------
+
+    @property
+    def owes(self) -> bool:
+        return any(runtime.owes for runtime in self.runtimes)
 
     def going_over(self) -> dict[str, int]:
         """The queries that are going over to others, and from when on those count."""

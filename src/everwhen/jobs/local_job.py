@@ -27,8 +27,8 @@ from everwhen.algebra.nodes import Node, Source, walk
 from everwhen.core.time import INF, NEVER, show
 from everwhen.engine.files.checkpoint import read_state, states_in, write_state
 from everwhen.engine.files.late_book import LateBook
-from everwhen.engine.files.live_inputs import LiveInput
-from everwhen.engine.files.live_run import Step
+from everwhen.engine.files.live.inputs import LiveInput
+from everwhen.engine.files.live.steps import Step
 from everwhen.errors import QueryError, StateError
 from everwhen.formats.input_file import InputFile
 from everwhen.jobs.formed_sink import FormedSink, check_epochs, would_write

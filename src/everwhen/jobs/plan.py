@@ -29,7 +29,7 @@ from everwhen.core.emit import Emit
 from everwhen.core.kinds import kind
 from everwhen.core.schema import Schema
 from everwhen.core.time_axis import TimeAxis, tick_length
-from everwhen.engine.files.live_inputs import LiveInput
+from everwhen.engine.files.live.inputs import LiveInput
 from everwhen.errors import LoopError, QueryError, SqlError
 from everwhen.jobs.formed_sink import FormedSink
 from everwhen.jobs.forms import Form, form_of

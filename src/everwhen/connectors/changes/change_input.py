@@ -16,7 +16,7 @@ from everwhen.connectors.changes.live_rows import LiveRows, TableChanges
 from everwhen.connectors.changes.log import Log, Plain
 from everwhen.connectors.changes.log_input import LogInput
 from everwhen.connectors.changes.table_copies import TableCopies
-from everwhen.engine.files.live_inputs import Position
+from everwhen.engine.files.live.inputs import Position
 from everwhen.errors import SourceError
 from everwhen.formats.input_file import InputFile
 from everwhen.stream.element_batch import ElementBatch, joined

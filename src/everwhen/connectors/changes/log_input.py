@@ -10,7 +10,7 @@ from abc import abstractmethod
 from typing import Any
 
 from everwhen.connectors.changes.log import Log, Plain, Reached
-from everwhen.engine.files.live_inputs import LiveInput, Position
+from everwhen.engine.files.live.inputs import LiveInput, Position
 from everwhen.errors import InputError
 from everwhen.formats.input_file import InputFile
 from everwhen.stream.element import Cti

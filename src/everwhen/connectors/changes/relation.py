@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 
 from everwhen.engine.epochs import joined
-from everwhen.engine.files.live_inputs import LiveInput, Position
+from everwhen.engine.files.live.inputs import LiveInput, Position
 from everwhen.errors import InputError, StateError
 from everwhen.formats.input_file import InputFile
 from everwhen.stream.element_batch import ElementBatch

@@ -23,7 +23,7 @@ from everwhen.connectors.delta.table import Place, library, plain
 from everwhen.connectors.options import Option, OptionError, Options
 from everwhen.connectors.registry import STATE, SinkConnector, SinkPlace, SourceConnector, SourcePlace, state_of
 from everwhen.core.time import ticks
-from everwhen.engine.files.live_inputs import LiveInput
+from everwhen.engine.files.live.inputs import LiveInput
 from everwhen.errors import InputError, SourceError
 from everwhen.formats.input_file import InputFile
 from everwhen.sinks.base import EpochSink

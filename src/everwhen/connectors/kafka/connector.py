@@ -19,7 +19,7 @@ from everwhen.connectors.kafka.transactions import Transactions
 from everwhen.connectors.options import Option, OptionError, Options
 from everwhen.connectors.registry import STATE, SinkConnector, SinkPlace, SourceConnector, SourcePlace, state_of
 from everwhen.core.time import ticks
-from everwhen.engine.files.live_inputs import LiveInput
+from everwhen.engine.files.live.inputs import LiveInput
 from everwhen.sinks.base import EpochSink
 from everwhen.sinks.rows import RowSink
 

@@ -17,7 +17,7 @@ from everwhen.connectors.changes.log import Plain, Reached
 from everwhen.connectors.kafka.messages import MessageReader
 from everwhen.connectors.kafka.topic_log import TopicLog
 from everwhen.core.time import INF, NEVER
-from everwhen.engine.files.live_inputs import LiveInput, Position
+from everwhen.engine.files.live.inputs import LiveInput, Position
 from everwhen.errors import InputError
 from everwhen.formats.input_file import InputFile
 from everwhen.stream.element import Cti

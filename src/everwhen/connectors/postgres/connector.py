@@ -23,7 +23,7 @@ from everwhen.connectors.postgres.slot import Slot
 from everwhen.connectors.postgres.values import columns_of
 from everwhen.connectors.registry import STATE, SinkConnector, SinkPlace, SourceConnector, SourcePlace, state_of
 from everwhen.core.schema import Schema
-from everwhen.engine.files.live_inputs import LiveInput
+from everwhen.engine.files.live.inputs import LiveInput
 from everwhen.errors import SourceError
 from everwhen.formats.input_file import InputFile
 from everwhen.sinks.base import EpochSink

@@ -39,7 +39,7 @@ from everwhen.engine.files import copy_process
 from everwhen.engine.files.axis import axis_of_inputs
 from everwhen.engine.files.checkpoint import states_in
 from everwhen.engine.files.copy_process import Work, send
-from everwhen.engine.files.live_files import live_files
+from everwhen.engine.files.live.files import live_files
 from everwhen.engine.files.run import Progress, Watch
 from everwhen.engine.local import LocalRuntime, Query
 from everwhen.errors import InputError, QueryError

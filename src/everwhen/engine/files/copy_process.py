@@ -32,7 +32,8 @@ from everwhen.algebra.aggregates.calls import sum as sum_
 from everwhen.algebra.lmerge import lmerge
 from everwhen.algebra.named_source import source
 from everwhen.core.consistency import Consistency
-from everwhen.engine.files.follow import LiveOptions, LiveRun
+from everwhen.engine.files.live.options import LiveOptions
+from everwhen.engine.files.live.run import LiveRun
 from everwhen.engine.files.run import Progress
 from everwhen.engine.local import Query
 from everwhen.engine.run import run

@@ -90,27 +90,30 @@ class Replans:
         """A query that runs as it is."""
         return Replans(QueryForms.of(query), shown=query)
 
-    def look(self, runtime: LocalRuntime) -> None:
-        """Before an epoch: whether it is another plan's turn."""
+    def look(self, runtime: LocalRuntime) -> str | None:
+        """Before an epoch: whether it is another plan's turn; its name if the run goes over to it."""
         self.epochs += 1
         if self.every is not None and self.epochs % self.every == 0 and len(self.forms.plans) > 1:
             names = list(self.forms.plans)
             at = next((i for i, name in enumerate(names) if self.forms.plans[name] is self.now), -1)
-            self.go_over(runtime, names[(at + 1) % len(names)])
+            turn = names[(at + 1) % len(names)]
+            return turn if self.go_over(runtime, turn) else None
+        return None
 
-    def go_over(self, runtime: LocalRuntime, name: str) -> None:
-        """To another plan of the same query, if it can join."""
+    def go_over(self, runtime: LocalRuntime, name: str) -> bool:
+        """To another plan of the same query, if it can join; whether it does."""
         if runtime.migrating is not None or self.forms.plans[name] is self.now:
-            return
+            return False
         try:
             runtime.migrate(self.forms.plans[name])
         except QueryError as refused:
             if name not in self._refused:
                 self._refused.add(name)
                 self.tell(f"the plan {name} is left out: {str(refused).splitlines()[0]}")
-            return
+            return False
         self.before, self.now = self.now, self.forms.plans[name]
         self.migrations += 1
+        return True
 
     # -- checkpoints --------------------------------------------------------------------------------------------
 
@@ -121,11 +124,12 @@ class Replans:
         return {"runtime": runtime.snapshot(), **plans, "epochs": self.epochs, "keeps": self.keeps}
 
     def restored(self, state: Mapping[str, Any], make: Make, place: str) -> LocalRuntime:
-        """A runtime that goes on from a state, with the plan that it was saved with."""
+        """A runtime that goes on from a state, with the plan that it was saved with; `settle` goes over to that of this
+        run."""
         if not isinstance(state, Mapping) or not {"plan", "before", "epochs", "keeps", "runtime"} <= state.keys():
             raise misfit(f"{place} does not tell with which plan it was saved")
         self.now = self._plan(state["plan"], place)
-        if state["before"] is not None and self.left is not None and self.now in self.left.plans.values():
+        if state["before"] is not None and self.takes_over:
             raise QueryError(
                 f"{place}: the run is still going over from a text before the last one to that; let it go on with the "
                 "last one until that is done, then --migrate"
@@ -135,11 +139,26 @@ class Replans:
         runtime = make(self.now)
         replaced = self.before
         restore(RestoredRuntime(runtime, replaced), state["runtime"], place)
-        if self.left is not None and self.now in self.left.plans.values():
+        return runtime
+
+    def begin_with_left(self) -> None:
+        """The run begins with the query that is left, of which no state was kept."""
+        assert self.left is not None
+        self.now = self.left.plans[self.left.first]
+
+    @property
+    def takes_over(self) -> bool:
+        """Whether the plan that runs is of the text that is left."""
+        return (
+            self.left is not None and self.now in self.left.plans.values() and self.now not in self.forms.plans.values()
+        )
+
+    def settle(self, runtime: LocalRuntime) -> None:
+        """Go over to the text or the plan of this run, if a state of another one was restored."""
+        if self.takes_over:
             self._take_over(runtime)
         elif self.every is None:
             self.go_over(runtime, self.forms.first)
-        return runtime
 
     def _take_over(self, runtime: LocalRuntime) -> None:
         """The new text goes on for the one of the checkpoint."""
@@ -187,15 +206,19 @@ class Claim:
     identity: Mapping[str, str]
     left: tuple[QueryForms, Mapping[str, str]] | None = None
 
-    def begin(self, place: Path) -> None:
+    def require(self, place: Path) -> None:
         """QueryError unless the checkpoint is this query's, or that of the one that is left; a new one becomes it."""
         if self.goes_over(place):
             assert self.left is not None
             self._require_columns(place, self.left[0])
-            return
-        agree(place, self.identity)
+        else:
+            agree(place, self.identity)
+
+    def begin(self, place: Path) -> None:
+        """The same, and the text is noted."""
+        self.require(place)
         found = _stored(place)
-        if found.get("text") != self.forms.text:
+        if not self.goes_over(place) and found.get("text") != self.forms.text:
             _note(place, {"query": explain(self.forms.asked), "text": self.forms.text, "before": found.get("before")})
 
     def confirm(self, place: Path) -> None:

@@ -132,6 +132,7 @@ def run_files(
         if not saved.done:
             if saved.state is not None:
                 work.runtime = replans.restored(saved.state, make, str(store.place))
+                replans.settle(work.runtime)
             whose.confirm(store.place)
             with work.accounted(losses):
                 saved = work.saved(store, saved, every)

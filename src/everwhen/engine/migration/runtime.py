@@ -115,6 +115,11 @@ class ChangingRuntime(ABC):
         """The output that is going over to another plan, and the instant at which it does; None: none is."""
         return None if self._under is None else (self._under.name, self._under.at)
 
+    @property
+    def owes(self) -> bool:
+        """Whether a change of plan has brought something that has not been said yet: the next epoch says it."""
+        return any(map(len, self._pending.values()))
+
     def _left(self) -> Query | None:
         return None if self._under is None else self._under.left
 

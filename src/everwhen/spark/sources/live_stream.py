@@ -1,9 +1,9 @@
 """An input of a run that goes on (`LiveInput`) as a streaming DataFrame: each connector is written once.
 
 **Guarantee.**  An offset is a position of the input, and what lies between two positions is always the same
-(`live_inputs.py`), so an epoch that is run again reads the same rows.  The input is read where Spark plans a batch, in
-one Python process of the driver's, and once; only what a killed job had planned is read again, by a task.  Rows are
-elements as the outside contract has them; the end of an input is a promise of everything.  Promises about data
+(`engine/files/live/inputs.py`), so an epoch that is run again reads the same rows.  The input is read where Spark plans
+a batch, in one Python process of the driver's, and once; only what a killed job had planned is read again, by a task.
+Rows are elements as the outside contract has them; the end of an input is a promise of everything.  Promises about data
 (patterns) are left out.  When Spark says that a batch is done, the input is told so.
 """
 
@@ -23,7 +23,7 @@ from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from everwhen.core.schema import Schema
 from everwhen.core.time import INF, NEVER
-from everwhen.engine.files.live_inputs import LiveInput
+from everwhen.engine.files.live.inputs import LiveInput
 from everwhen.errors import QueryError
 from everwhen.spark.sources.changelog_stream import record_batch
 from everwhen.spark.sources.source import CtiRows, SparkSource

@@ -1,9 +1,9 @@
 """The steps of a run that goes on: what is taken of each input, what is done with it, and the same again.
 
 A step is one look at all inputs and one push.  It is told by the positions that the inputs had after it, the inputs
-that ended with it, the instant to which the answer was fast-forwarded before it, and the time of the clock, where an
-input may come to rest (IDLE AFTER).  That is all there is to know to repeat it, because inputs give the same elements
-again (`live_inputs.py`) and a runtime says the same to the same steps.
+that ended with it, the instant to which the answer was fast-forwarded before it, the plan to which the run went over
+before it, and the time of the clock, where an input may come to rest (IDLE AFTER).  That is all there is to know to
+repeat it, because inputs give the same elements again (`inputs.py`) and a runtime says the same to the same steps.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 from everwhen.core.schema import Schema
 from everwhen.core.time import INF, NEVER, show
 from everwhen.engine.epochs import joined
-from everwhen.engine.files.live_inputs import LiveInput
+from everwhen.engine.files.live.inputs import LiveInput
 from everwhen.engine.idle_sources import NotedClock
 from everwhen.engine.local import LocalRuntime
 from everwhen.errors import InputError, QueryError
@@ -35,6 +35,7 @@ class Step:
     closes: tuple[str, ...] = ()
     forward: int | None = None
     now: float | None = None
+    plan: str | None = None
 
     def to_plain(self) -> dict[str, Any]:
         found: dict[str, Any] = {"inputs": dict(self.positions)}
@@ -44,6 +45,8 @@ class Step:
             found["forward"] = self.forward
         if self.now is not None:
             found["now"] = self.now
+        if self.plan is not None:
+            found["plan"] = self.plan
         return found
 
 
@@ -85,7 +88,7 @@ class LiveSteps:
         step = self._step(taken, moved, closes, forward)
         if self._patience:
             step = replace(step, now=time.time())
-        is_any = step.batches or step.closes or step.begun or forward is not None
+        is_any = step.batches or step.closes or step.begun or forward is not None or self.owes
         return step if is_any or self._rests(step) else None
 
     def _rests(self, step: Step) -> bool:
@@ -99,7 +102,7 @@ class LiveSteps:
         """A step that was told before."""
         taken = {name: self.inputs[name].take_to(position) for name, position in plain["inputs"].items()}
         step = self._step(taken, plain["inputs"], tuple(plain.get("closes", ())), plain.get("forward"))
-        return replace(step, now=plain.get("now"))
+        return replace(step, now=plain.get("now"), plan=plain.get("plan"))
 
     def _step(
         self,
@@ -118,6 +121,11 @@ class LiveSteps:
         begun = {name: start for name in taken if (start := self.inputs[name].begun) is not None}
         return Step(batches, dict(positions), begun, closes, forward)
 
+    @property
+    def owes(self) -> bool:
+        """Whether a change of plan has brought something that has not been said yet."""
+        return self.runtime.owes
+
     # -- doing --------------------------------------------------------------------------------------------------
 
     def do(self, step: Step) -> ElementBatch:
@@ -131,7 +139,7 @@ class LiveSteps:
                 said += self.runtime.fast_forward(step.forward).values()
             for name, start in step.begun.items():
                 said += self._begin(name, start)
-            if step.batches or step.now is not None:
+            if step.batches or step.now is not None or self.runtime.owes:
                 said += self.runtime.push(step.batches).values()
         except InputError as bad:
             for each in self.inputs.values():

@@ -1,6 +1,6 @@
 """Inputs of a run that goes on: what is there so far, and exactly the same again.
 
-    GrowingFile    JSON lines that are appended to; a last line without its end waits
+    GrowingFile    JSON lines that are appended to; a last line without its end waits (CSV: `growing_csv.py`)
     LiveFolder     a changelog that grows, epoch by epoch; its writer may begin anew
     WholeFile      what cannot grow: Parquet, CSV, relations
 

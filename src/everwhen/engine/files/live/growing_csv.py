@@ -7,7 +7,7 @@ its own line, else the rows up to the next mark would be text within one field.
 from __future__ import annotations
 
 from everwhen.engine.epochs import joined
-from everwhen.engine.files.live_inputs import GrowingFile
+from everwhen.engine.files.live.inputs import GrowingFile
 from everwhen.errors import InputError
 from everwhen.formats.csv import csv_lines, is_open
 from everwhen.stream.element_batch import ElementBatch

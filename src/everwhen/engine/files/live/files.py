@@ -12,10 +12,13 @@ from everwhen.algebra.nodes import Node
 from everwhen.core.consistency import Consistency
 from everwhen.engine.epochs import require_batch
 from everwhen.engine.files.axis import axis_of_inputs
-from everwhen.engine.files.checkpoint import agree, states_in
+from everwhen.engine.files.checkpoint import states_in
+from everwhen.engine.files.live.growing_csv import GrowingCsv
+from everwhen.engine.files.live.inputs import LiveInput, live_input
+from everwhen.engine.files.replans import Claim
 from everwhen.engine.local import LocalRuntime, Query
 from everwhen.errors import QueryError
-from everwhen.formats.input_file import STANDARD_INPUT, InputFile
+from everwhen.formats.input_file import STANDARD_INPUT, InputFile, is_csv
 from everwhen.sinks.changelog import ChangelogSink, changelog_format
 
 
@@ -41,6 +44,11 @@ def _can_be_read_again(file: str) -> bool:
     return os.path.isfile(file) or os.path.isdir(file)
 
 
+def followed(name: str, given: InputFile) -> LiveInput:
+    """The input of a run that was told to follow its files: CSV grows, too, unless it is a relation."""
+    return GrowingCsv(name, given) if is_csv(given.file) and not given.known_whole else live_input(name, given)
+
+
 def live_sink(out: str, query: Query, given: Mapping[str, InputFile], keep: str) -> ChangelogSink:
     """The folder that the answer goes to."""
     schema = (query.node if isinstance(query, Stream) else query).schema
@@ -58,10 +66,10 @@ def live_identity(node: Node, given: Mapping[str, InputFile], level: Consistency
     return found
 
 
-def require_own_output(place: Path, identity: Mapping[str, str], sink: ChangelogSink | None) -> None:
+def require_own_output(place: Path, whose: Claim, sink: ChangelogSink | None) -> None:
     """An error if a checkpoint that is there is of another run, or of an output of which epochs are not there; a run
     that has the state of another one to begin with (`sink` None) may begin an output anew."""
     if (place / "run.json").exists():
-        agree(place, identity)
+        whose.require(place)
         if sink is not None and (states := states_in(place)):
             sink.resume(states[-1])
