@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 import time
 
 import numpy as np
@@ -100,3 +101,21 @@ def test_bounds_hold_all_partners_and_nulls_and_nan_have_any() -> None:
         assert most - least < 3.1 + 1e-10 * abs(value), "and hardly more"
     assert low[2:].tolist() == [-math.inf] * 2 and high[2:].tolist() == [math.inf] * 2
     assert band.values(1, codec, rows)[2:].tolist() == [math.inf] * 2
+
+
+@pytest.mark.parametrize("offset", [0.0, 2.0, -1e300])
+@pytest.mark.parametrize("op", ["<", "<=", ">", ">="])
+@pytest.mark.parametrize("first", ["A", "B"])
+def test_infinities_find_their_partners(first: str, op: str, offset: float) -> None:
+    """Also where a bound of the band is infinite itself; whichever side comes first."""
+    values = [math.inf, -math.inf, 1.0, 2.0, 1e308, math.nan, None]
+    left, right = (ew.source(name, {name.lower(): "float64"}) for name in "AB")
+    sides = {name: [ew.Insert(0, 9, {name.lower(): value}) for value in values] for name in "AB"}
+    compared = {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}[op]
+    query = left.join(right, where=compared(col("a") + offset, col("b")))
+    runtime = LocalRuntime(query)
+    said: list[ew.Element] = []
+    for name in sorted(sides, key=lambda name: name != first):
+        said += runtime.push({name: ElementBatch.of(sides[name], runtime.schema_of(name))})["out"].elements()
+    events = {name: History.of(sides[name], runtime.schema_of(name)) for name in sides}
+    assert_same_history(History.of(said, query.schema), reference_history(query.node, events))

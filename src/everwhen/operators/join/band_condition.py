@@ -67,15 +67,14 @@ class Band:
     def bounds(self, port: int, codec: RowCodec, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """For changes of one port the range in which partners' values lie, a little wider than exact."""
         values = self._floats(port, codec, rows)
-        low, high = (values + self.low, values + self.high) if port == 0 else (values - self.high, values - self.low)
-        with np.errstate(invalid="ignore"):
-            slack = (
-                np.abs(values)
-                + np.abs(self.low if np.isfinite(self.low) else 0.0)
-                + np.abs(self.high if np.isfinite(self.high) else 0.0)
-            ) * 1e-12
+        low, high = (self.low, self.high) if port == 0 else (-self.high, -self.low)
+        finite = np.isfinite(values)  # an infinity has no neighbours: what is added to it changes nothing
+        slack = np.where(finite, (np.abs(values) + sum(abs(b) for b in (low, high) if np.isfinite(b))) * 1e-12, 0.0)
         unknown = np.isnan(values)
-        return np.where(unknown, -np.inf, low - slack), np.where(unknown, np.inf, high + slack)
+        return (
+            np.where(unknown | (low == -np.inf), -np.inf, values + np.where(finite, low, 0.0) - slack),
+            np.where(unknown | (high == np.inf), np.inf, values + np.where(finite, high, 0.0) + slack),
+        )
 
     def _floats(self, port: int, codec: RowCodec, rows: np.ndarray) -> np.ndarray:
         column = self.left if port == 0 else self.right
