@@ -5,6 +5,7 @@ Everything is legal: a promise is put only where all that still comes keeps it.
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -158,7 +159,7 @@ def value(type_: str, rng: random.Random, nulls: float) -> Any:
         case "y":
             return rng.choice(_MOMENTS).date()
         case "f":
-            return rng.choice((0.0, 0.5, 0.5, -1.25, 2.0))
+            return rng.choice((0.0, 0.5, 0.5, -1.25, 2.0, math.inf, -math.inf))
     return Decimal(rng.choice(("0.00", "1.25", "1.25", "-0.50", "2.00")))
 
 
@@ -324,5 +325,5 @@ def _pattern(type_: str, likely: Any, rng: random.Random) -> AttributePattern:
     if rng.random() < 0.5:
         return OneOf(tuple(dict.fromkeys([likely, *drawn])))
     low = likely if likely is not None else value(type_, rng, 0.0)
-    below = Range(le=low) if low == "" else Range(lt=low)  # nothing is less than the empty text
+    below = Range(le=low) if low in ("", -math.inf) else Range(lt=low)  # nothing is less than these
     return rng.choice((Range(ge=low), Range(le=low), Range(gt=low), below, Range(ge=low, le=low)))
