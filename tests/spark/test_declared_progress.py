@@ -17,6 +17,7 @@ import everwhen as ew
 from everwhen.algebra.nodes import Source, walk
 from everwhen.cli.program import main
 from everwhen.core.consistency import STRONG
+from everwhen.formats.parquet import read_elements
 from everwhen.sinks import MemorySink
 from everwhen.spark.api.handle import Handle
 from everwhen.spark.driver.epoch_log import EpochState
@@ -105,15 +106,36 @@ def test_p1_waiting_names_who_has_promised_nothing_and_what_to_write(spark: Spar
     )
 
 
-def test_p3_progress_prints_as_timestamps_where_the_source_has_them(spark: SparkSession, tmp_path: Path) -> None:
-    moments = pa.schema([("t", pa.timestamp("us", "UTC")), ("k", pa.string()), ("x", pa.int64())])
-    write(tmp_path / "S", 0, [(datetime(2015, 2, 26, 21, 42, 53, tzinfo=UTC), "a", 1)], moments)
-    text = SQL.format("WITHIN 2 SECONDS").replace("t INT", "t TIMESTAMP")
-    handle = finish(begin(spark, tmp_path, MemorySink(), ew.sql(text), ddl="t timestamp, k string, x bigint"))
+@pytest.mark.parametrize("told", ["timestamp", "ticks"])
+def test_p3_progress_and_late_rows_are_timestamps_where_the_source_has_them(
+    spark: SparkSession, tmp_path: Path, told: str
+) -> None:
+    """Also where the frame has ticks, as that of a connector has, and the text declares timestamps."""
+    ticks = told == "ticks"
+    moments = pa.schema([
+        ("vs" if ticks else "t", pa.int64() if ticks else pa.timestamp("us", "UTC")), ("k", pa.string()),
+        ("x", pa.int64()),
+    ])  # fmt: skip
+    late, first = datetime(2015, 2, 26, 21, 42, 13, tzinfo=UTC), datetime(2015, 2, 26, 21, 42, 53, tzinfo=UTC)
+    for at, moment in enumerate((first, late)):
+        write(tmp_path / "S", at, [(int(moment.timestamp() * 1000) if ticks else moment, "a", 1)], moments)
+    text = SQL.format("WITHIN 2 SECONDS LATE ROWS DROP").replace("t INT", "t TIMESTAMP")
+    ddl = "vs bigint, k string, x bigint" if ticks else "t timestamp, k string, x bigint"
+    handle = finish(begin(spark, tmp_path, MemorySink(), ew.sql(text), ddl=ddl))
     found = handle.progress
-    assert found is not None
-    assert str(found.progress) == "{'S': 2015-02-26 21:42:51}" and found.progress["S"] == 1424986971000
-    assert "14249" not in f"{found}"
+    assert found is not None and found.progress["S"] == 1424986971000
+    if not ticks:
+        assert str(found.progress) == "{'S': 2015-02-26 21:42:51}" and "14249" not in f"{found}"
+    (kept,) = late_rows_below(Path(handle.late_rows("S")))
+    assert str(kept) == "insert [1424986933000, 1424986933001) k='a' x=1"
+    (row,) = spark.read.parquet(handle.late_rows("S")).select("vs").collect()
+    assert row.vs.astimezone(UTC) == late
+
+
+def late_rows_below(place: Path) -> list[ew.Element]:
+    """As any program reads them: times become ticks again."""
+    files = sorted(place.glob("epoch=*/*.parquet"))
+    return [each for file in files for batch in read_elements(file, tick=10**6) for each in batch.elements()]
 
 
 def test_p8_kept_rows_can_be_read_again(spark: SparkSession, dropped: tuple[Handle, list[str]]) -> None:

@@ -3,8 +3,8 @@
     <checkpoint>/everwhen/late/<source, by path_name>/epoch=<n>/*.parquet
 
 A source with `late="drop"` leaves out a row that changes something before what the source had promised; a source with
-`late="adjust"` moves what it can and leaves out the rest.  Those left out stand here, with their times and the columns
-that the query reads.  An adjust in time of an event that was left out is itself left out, and only counted.
+`late="adjust"` moves what it can and leaves out the rest.  Those left out stand here, with their times, as timestamps
+where the source has them, and the columns that the query reads.  An adjust in time of an event that was left out is itself left out, and only counted.
 
 The totals stand in the epoch log, so a restart goes on counting.  A warning comes once per run and source when late
 rows are more than a share of all, or of an epoch, and again whenever their number has doubled.
@@ -21,6 +21,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from everwhen.core.time import INF
+from everwhen.core.time_axis import TICKS, TimeAxis
 from everwhen.operators.ingress.finalize import Reason
 from everwhen.plan.stages.model import StagePlan
 from everwhen.spark.driver.epoch_log import EpochState
@@ -35,6 +36,8 @@ _SHARE: Final = 0.01
 """Late rows are many if they are more than this share of all rows of their source,"""
 _LEAST: Final = 100
 """and at least so many."""
+_MICROSECOND: Final = 1_000
+"""In nanoseconds."""
 
 
 @dataclass(frozen=True)
@@ -66,17 +69,24 @@ class LateRows:
             rows = with_promised(feeds(), promised).where(own & too_late(sources[name]))
             columns = [F.col(slot).alias(column) for column, (slot, _) in named]
             target = f"{self.place(name)}/epoch={epoch}"
-            rows.select(*_as_written(), *columns).write.mode("overwrite").parquet(target)
+            axis = next((axis for axis in (sources[name].axis, plan.sources[at].axis) if axis.dated), TICKS)
+            rows.select(*_as_written(axis), *columns).write.mode("overwrite").parquet(target)
 
 
-def _as_written() -> list[Column]:
-    """The kind and the times of an element as the contract writes them: so the rows can be read again as input."""
+def _as_written(axis: TimeAxis) -> list[Column]:
+    """The kind and the times of an element as the contract writes them: so the rows can be read again as input.  On a
+    dated axis times are timestamps, unless a tick is shorter than what Spark's timestamps can tell."""
     adjust, ve, vnew = F.col("op") == ADJUST, F.col("ve"), F.col("vnew")
+
+    def shown(time: Column) -> Column:
+        dated = axis.dated and axis.tick % _MICROSECOND == 0
+        return F.timestamp_micros(time * F.lit(axis.tick // _MICROSECOND)) if dated else time
+
     return [
         F.when(adjust, F.lit(OPS[ADJUST])).otherwise(F.lit(OPS[INSERT])).alias("op"),
-        F.col("vs"),
-        F.when(ve != F.lit(INF), ve).alias("ve"),
-        F.when(adjust & (vnew != F.lit(INF)), vnew).alias("vnew"),
+        shown(F.col("vs")).alias("vs"),
+        F.when(ve != F.lit(INF), shown(ve)).alias("ve"),
+        F.when(adjust & (vnew != F.lit(INF)), shown(vnew)).alias("vnew"),
     ]
 
 
