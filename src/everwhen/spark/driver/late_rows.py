@@ -4,7 +4,8 @@
 
 A source with `late="drop"` leaves out a row that changes something before what the source had promised; a source with
 `late="adjust"` moves what it can and leaves out the rest.  Those left out stand here, with their times, as timestamps
-where the source has them, and the columns that the query reads.  An adjust in time of an event that was left out is itself left out, and only counted.
+where the source has them, and the columns that the query reads.  An adjust in time of an event that was left out is
+itself left out, and only counted.
 
 The totals stand in the epoch log, so a restart goes on counting.  A warning comes once per run and source when late
 rows are more than a share of all, or of an epoch, and again whenever their number has doubled.
