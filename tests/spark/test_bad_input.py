@@ -113,6 +113,9 @@ def test_inputs_and_sinks_that_do_not_fit(spark: SparkSession, tmp_path: Path) -
         begin(spark, tmp_path, MemorySink(), {"a": S, "b": TOTALS})
     with pytest.raises(QueryError, match=r"a sink is one of everwhen.sinks, a path, or a function, not int"):
         begin(spark, tmp_path, 7)
+    for trigger in ("often", {"availableNow": True}):
+        with pytest.raises(QueryError, match=r"start: trigger=.*; write trigger='5 seconds' for an epoch every 5 sec"):
+            begin(spark, tmp_path, MemorySink(), trigger=trigger)
 
 
 def test_places_that_cannot_be_used(spark: SparkSession, tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Final
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
@@ -22,7 +22,7 @@ from everwhen.algebra.nodes import Node, Source, walk
 from everwhen.core.consistency import Consistency
 from everwhen.core.schema import Schema
 from everwhen.core.source_policy import NO_POLICY
-from everwhen.core.time import show_length
+from everwhen.core.time import show_length, ticks
 from everwhen.errors import QueryError
 from everwhen.plan.explain import explain_stages
 from everwhen.plan.lower import lower
@@ -356,9 +356,30 @@ def _intake(
     return IngressStage(declared, bounded, resolved, plan, level, root) if bounded else None
 
 
+AVAILABLE: Final = "available"
+"""What is there now, then the end."""
+
+
+def trigger_of(given: str | None) -> str | None:
+    """When epochs begin, as Spark reads it; QueryError if it says nothing of the kind.
+
+    >>> trigger_of(None), trigger_of("availableNow"), trigger_of("1min 30s")
+    (None, 'available', '90000 milliseconds')
+    """
+    if given is None or given in (AVAILABLE, "availableNow", "once"):
+        return None if given is None else AVAILABLE
+    try:
+        if not isinstance(given, str):
+            raise QueryError("it is no text")
+        return f"{ticks(given)} milliseconds"
+    except QueryError as bad:
+        raise QueryError(
+            f"start: trigger={given!r}: {bad}; write trigger='5 seconds' for an epoch every 5 seconds, or "
+            "trigger='available' for what is there now"
+        ) from None
+
+
 def _triggered(writer: Any, trigger: str | None) -> Any:
     if trigger is None:
         return writer
-    if trigger in ("available", "availableNow", "once"):
-        return writer.trigger(availableNow=True)
-    return writer.trigger(processingTime=trigger)
+    return writer.trigger(availableNow=True) if trigger == AVAILABLE else writer.trigger(processingTime=trigger)

@@ -19,7 +19,7 @@ from everwhen.sinks.callback import CallbackSink
 from everwhen.sinks.changelog import ChangelogSink
 from everwhen.spark.api.handle import Handle
 from everwhen.spark.api.handle_html import HandlePicture
-from everwhen.spark.api.job import Job, Query, Rebinding, Settings, asked_text, named
+from everwhen.spark.api.job import Job, Query, Rebinding, Settings, asked_text, named, trigger_of
 from everwhen.spark.api.replacing import Replacement, Replanning, Resumption, both_forms
 from everwhen.spark.driver.epoch_log import EpochLog
 from everwhen.spark.driver.plan_log import read_identity
@@ -111,7 +111,7 @@ def start(
     if every is not None and every < 1:
         raise QueryError(f"start: a query is replanned every epoch at the most, not every {every}")
     level = _level(query, consistency).changed(emit=emit)
-    settings = Settings(trigger, width, rare.get("name"), snapshot_every, dict(rare.get("ends") or {}))
+    settings = Settings(trigger_of(trigger), width, rare.get("name"), snapshot_every, dict(rare.get("ends") or {}))
     before = None if asked is None else named(asked.old)
     described = dict(sources or {})
     axis = common_axis(frame_axis(frame.schema, described.get(name)) for name, frame in inputs.items())
