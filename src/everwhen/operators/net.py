@@ -77,3 +77,18 @@ class NetOperator(Operator):
 
     def step(self, inputs: Sequence[Changes], frontiers: Sequence[Frontier], tau: int) -> Output:
         return Output(netted(inputs[0]), frontiers[0])
+
+
+class TogetherOperator(NetOperator):
+    """Segments of equal rows as few as can be, behind columns that are left out: what differed in these alone has been
+    cut into pieces, taken back and said again.  `instants`: segments of one tick stay apart."""
+
+    def __init__(self, codec: RowCodec, instants: bool = False) -> None:
+        super().__init__(codec)
+        self._instants = instants
+
+    def step(self, inputs: Sequence[Changes], frontiers: Sequence[Frontier], tau: int) -> Output:
+        (batch,) = inputs
+        if self._instants:
+            return Output(cancelled(self.codec, [batch]), frontiers[0])
+        return Output(put_together(batch) if len(batch) > 1 else batch, frontiers[0])

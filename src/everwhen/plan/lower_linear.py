@@ -6,11 +6,14 @@ from typing import TYPE_CHECKING
 
 from everwhen.algebra import nodes as n
 from everwhen.algebra.expressions.build import Column
+from everwhen.algebra.properties.one_partner import neighbours
+from everwhen.operators.net import TogetherOperator
 from everwhen.operators.punctuate.punctuate import PunctuateOperator
 from everwhen.operators.stateless.linear import FilterOperator, MapOperator, UnionOperator
 from everwhen.operators.stateless.unnest import UnnestOperator
 from everwhen.operators.stateless.values import ValuesOperator
 from everwhen.plan.physical import Form, Port
+from everwhen.plan.properties import instants
 
 if TYPE_CHECKING:
     from everwhen.plan.lower import Lowering
@@ -34,7 +37,10 @@ def lower_linear(lowering: Lowering, node: Linear, form: Form, top: bool) -> Por
             operator = MapOperator(columns, lowering.codec(input.schema), codec)
             copied = [expr.name for _, expr in columns if isinstance(expr, Column)]
             below = lowering.lower(input, form, top, copied if form == "segments" else None)
-            return lowering.place("map", operator, below)
+            port = lowering.place("map", operator, below)
+            if not _forgets_nearer(node):
+                return port
+            return lowering.place("put together", TogetherOperator(codec, instants(node)), port)
         case n.Unnest(input):
             unnest = UnnestOperator(node, lowering.codec(input.schema), codec)
             return lowering.place("unnest", unnest, lowering.lower(input, form, top))
@@ -42,3 +48,10 @@ def lower_linear(lowering: Lowering, node: Linear, form: Form, top: bool) -> Por
             top = top and form == "segments"
             ports = lowering.lower(left, form, top), lowering.lower(right, form, top)
             return lowering.place("union", UnionOperator(codec, second=right.schema), *ports)
+
+
+def _forgets_nearer(node: n.Map) -> bool:
+    """Whether it leaves out what a join compares with its partners' neighbours, which change without them."""
+    join = node.input
+    found = neighbours(join.residual) if isinstance(join, n.Join) else None
+    return found is not None and not any(found.nearer in expr.columns() for _, expr in node.columns)

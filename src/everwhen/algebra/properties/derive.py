@@ -45,6 +45,7 @@ from everwhen.algebra.properties.lifetimes import (
     split,
     time_window,
 )
+from everwhen.algebra.properties.one_partner import one_partner
 from everwhen.algebra.properties.properties import NO_KEYS, ONE_ROW, Properties
 from everwhen.core.time import INF
 
@@ -288,7 +289,7 @@ def _join(node: n.Join) -> Properties:
     names = dict(zip(node.right.schema.names, node.pair_schema.names[width:], strict=True))
     on_left, on_right = frozenset(node.left_keys), frozenset(node.right_keys)
     # a left row fixes its key columns, hence the partner's: of the right side's key only the others are needed
-    keys = beside(left.keys, right.keys, on_right, names)
+    keys = beside(left.keys, right.keys, on_right, names) | (left.keys if one_partner(node) else NO_KEYS)
     # an event of one instant meets only rows that are alive together
     history = beside(left.history_keys, right.keys if left.chronon else right.history_keys, on_right, names)
     if node.kind == "left":  # a right row may be missing, so only keys that hold the left row's are left

@@ -23,20 +23,16 @@ def join(left: n.Node, right: n.Node, on: Expr | None, kind: Kind, fresh: Callab
     """The join; `on` reads the columns of pairs, and so does the result, in their order (semi, anti: the left's)."""
     pair = n.Join.pair_names(left.schema, right.schema).names
     width = len(left.schema)
-    sides = (
-        dict(zip(pair[:width], left.schema.names, strict=True)),
-        dict(zip(pair[width:], right.schema.names, strict=True)),
-    )
     keys: list[tuple[Expr, Expr]] = []
     rest: list[Expr] = []
     for condition in [] if on is None else conjuncts(on):
-        found = _key(condition, sides, left, right)
+        found = key_of(condition, left, right)
         if found is None:
             rest.append(condition)
         else:
             keys.append(found)
-    mine, left_keys = _with_keys(left, [a for a, _ in keys], fresh)
-    theirs, right_keys = _with_keys(right, [b for _, b in keys], fresh)
+    mine, left_keys = with_keys(left, [a for a, _ in keys], fresh)
+    theirs, right_keys = with_keys(right, [b for _, b in keys], fresh)
     if kind == "right":
         swapped = n.Join.pair_names(theirs.schema, mine.schema).names
         width_right = len(theirs.schema)
@@ -63,15 +59,18 @@ def _residual(rest: list[Expr], names: dict[str, str]) -> Expr | None:
     return conjunction(rest).substitute({old: col(new) for old, new in names.items()})
 
 
-def _key(
-    condition: Expr, sides: tuple[dict[str, str], dict[str, str]], left: n.Node, right: n.Node
-) -> tuple[Expr, Expr] | None:
-    """The condition as an equality of something on the left and something on the right."""
+def key_of(condition: Expr, left: n.Node, right: n.Node) -> tuple[Expr, Expr] | None:
+    """The condition on pairs as an equality of something on the left and something on the right, of one type."""
     if not (isinstance(condition, Call) and condition.name == "="):
         return None
     a, b = condition.operands
     if not (a.columns() and b.columns()):
         return None
+    pair, width = n.Join.pair_names(left.schema, right.schema).names, len(left.schema)
+    sides = (
+        dict(zip(pair[:width], left.schema.names, strict=True)),
+        dict(zip(pair[width:], right.schema.names, strict=True)),
+    )
     if a.columns() <= sides[1].keys() and b.columns() <= sides[0].keys():
         a, b = b, a
     if not (a.columns() <= sides[0].keys() and b.columns() <= sides[1].keys()):
@@ -88,7 +87,7 @@ def _key(
     return a if one == type_ else a.cast(type_), b if two == type_ else b.cast(type_)
 
 
-def _with_keys(node: n.Node, keys: list[Expr], fresh: Callable[[str], str]) -> tuple[n.Node, tuple[str, ...]]:
+def with_keys(node: n.Node, keys: list[Expr], fresh: Callable[[str], str]) -> tuple[n.Node, tuple[str, ...]]:
     """The node with the keys among its columns, behind its own, and their names."""
     names: list[str] = []
     added: list[tuple[str, Expr]] = []

@@ -3,8 +3,9 @@
     out = Δ1 ⋈ (S2 + Δ2)  +  S1 ⋈ Δ2
 
 The sweep area is chosen by the predicate: equal keys give a tree of lifetimes per key; a comparison of two numeric
-columns (band or inequality) a list sorted by value; anything else, and the product, a plain list.  What an area cannot
-decide is checked on the candidate pairs, by columns and in bounded chunks.
+columns (band or inequality) a list sorted by value; anything else, and the product, a plain list.  Where a condition
+lets each left row meet one right row (`nearest.py`), many candidates are looked for by value and lifetime together.
+What an area cannot decide is checked on the candidate pairs, by columns and in bounded chunks.
 
 Kept: side 1 until `ve ≤ c2`, side 2 until `ve ≤ c1`, or until the other side has promised the row's key for that long.
 """
@@ -29,7 +30,9 @@ from everwhen.operators.join.join_punctuation import JoinPromises
 from everwhen.operators.join.join_state import AT_ONCE, JoinState
 from everwhen.operators.join.loops import join as kernel
 from everwhen.operators.join.loops import pairs as pair_kernel
-from everwhen.operators.join.loops.lifetimes import LO, ROW
+from everwhen.operators.join.loops.lifetimes import HI, KEY, LO, ROW
+from everwhen.operators.join.loops.nearest import Spans
+from everwhen.operators.join.nearest import Nearest, meeting
 from everwhen.operators.key_frontiers import keys_covered
 from everwhen.operators.stateless.linear import evaluate
 from everwhen.punctuation.api import make_frontier
@@ -43,6 +46,10 @@ _KEYS = 4
 """For each change, so many keys are looked at, whether somebody holds them."""
 _FEW_KEYS = 1 << 13
 """To look at so many takes no time worth sharing out."""
+_MET = 2
+"""If so many candidates are found for each row there is, those that are left are looked for by value."""
+_FEWEST = 256
+"""So few candidates are not worth another way of looking for them."""
 _LOOK = 4
 """To look at an entry in a tree of lifetimes costs so many times as much as in a list of values."""
 
@@ -84,9 +91,10 @@ class JoinOperator(Operator):
         self._key_codec = keys
         self._null_safe = null_safe
         self._residual = residual
+        self._nearest = Nearest.of(residual, left.schema, right.schema, codec.schema)
         self._band = (
             Band.of(residual, left.schema, right.schema, codec.schema)
-            if not left_keys and residual is not None
+            if not left_keys and residual is not None and self._nearest is None
             else None
         )
         self._keys = KeyTable(keys.width, keys.pooled)
@@ -101,6 +109,8 @@ class JoinOperator(Operator):
     @property
     def area(self) -> str:
         """Which sweep area the predicate chose."""
+        if self._nearest:
+            return "nearest"
         return "keyed" if self._key_at[0] else "sorted" if self._band else "list"
 
     def heard(self, columns: Collection[str]) -> None:
@@ -245,6 +255,15 @@ class JoinOperator(Operator):
     def _candidates(self, port: int, batch: Changes, ids: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         side = self._kept[1 - port]
         first, n = 0, len(batch)
+        if self._nearest is not None:
+            cap = max(_FEWEST, _MET * (n + side.rows))
+            mine, entry, first = kernel.probe(
+                ids, batch.lo, batch.hi, first, side.heads, side.log, side.cti, cap, side.touched
+            )
+            yield mine, entry
+            if first < n:
+                yield from self._by_value(self._nearest, port, batch, ids, first)
+            return
         if self._band is None:
             while first < n:
                 mine, entry, first = kernel.probe(
@@ -272,6 +291,24 @@ class JoinOperator(Operator):
                 batch.lo, batch.hi, low, high, first, entries, values, side.log, CHUNK
             )
             yield mine, entry
+
+    def _by_value(
+        self, nearest: Nearest, port: int, batch: Changes, ids: np.ndarray, first: int
+    ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """The candidates of changes from `first` on, those of each change the newest first, as a walk gives them."""
+        side, batch = self._kept[1 - port], batch.take(slice(first, None))
+        at = side.overlapping(int(batch.lo.min()), int(batch.hi.max()))
+        entries = side.log[at]
+        changes = (ids[first:], batch.lo, batch.hi, batch.rows)
+        kept = (entries[:, KEY], np.maximum(entries[:, LO], side.cti), entries[:, HI], entries[:, ROW:])
+        (p_ids, p_lo, p_hi, p_rows), (i_ids, i_lo, i_hi, i_rows) = (changes, kept) if port == 0 else (kept, changes)
+        values, known = nearest.points(self._sides[0], p_rows)
+        points = Spans(p_ids[known], values[known], values[known], p_lo[known], p_hi[known])
+        intervals = Spans(i_ids, *nearest.intervals(self._sides[1], i_rows), i_lo, i_hi)
+        for point, interval in meeting(points, intervals, CHUNK):
+            mine, other = (known[point], interval) if port == 0 else (interval, known[point])
+            order = np.lexsort((-other, mine))
+            yield mine[order] + first, at[other[order]]
 
     def _result(self, parts: Sequence[_Pairs]) -> Changes:
         """What pairs say: the instants that both have in common, both rows, the product of the weights."""

@@ -197,6 +197,11 @@ class JoinState:
         return Changes(self.codec, times[0], times[1], times[2], rows)
 
     @property
+    def rows(self) -> int:
+        """How many entries there are, dead ones too."""
+        return self._count
+
+    @property
     def empty(self) -> bool:
         return self._count == 0
 
