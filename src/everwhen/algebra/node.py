@@ -33,6 +33,17 @@ class Node:
         return False
 
 
+@dataclass(frozen=True, eq=False)
+class SameColumns(Node):
+    """A node over one input that has the input's columns."""
+
+    input: Node
+
+    @cached_property
+    def schema(self) -> Schema:
+        return self.input.schema
+
+
 def over(node: Node, *inputs: Node) -> Node:
     """The node over other inputs; the node itself if they are its own."""
     if len(inputs) == len(node.inputs) and all(map(operator.is_, inputs, node.inputs)):

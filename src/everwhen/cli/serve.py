@@ -109,12 +109,12 @@ def _check_read(given: Sequence[str], reads: Sequence[str], options: argparse.Na
 
 
 @contextmanager
-def page_beside(port: int = 0) -> Iterator[str]:
+def page_beside() -> Iterator[str]:
     """The page of the demo in a process of its own, as long as something else runs: its address, or nothing.
 
     It computes nothing before somebody opens it: the other one has the machine to itself until then.
     """
-    words = [sys.executable, "-m", "everwhen.cli", "serve", "--demo", "--when-opened", "--port", str(port)]
+    words = [sys.executable, "-m", "everwhen.cli", "serve", "--demo", "--when-opened", "--port", "0"]
     child = subprocess.Popen(words, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, start_new_session=True)
     assert child.stderr is not None
     try:

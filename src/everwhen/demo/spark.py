@@ -16,7 +16,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -35,7 +35,7 @@ from everwhen.demo.story import Storyteller
 from everwhen.demo.view import DemoView, InputView, PartView, progress_line, render, summary
 from everwhen.engine.local import LocalRuntime
 from everwhen.errors import EverwhenError
-from everwhen.spark.api.launch import children, heard_by
+from everwhen.spark.api.launch import children, heard_by, told_signals
 from everwhen.stream.element_batch import ElementBatch
 
 if TYPE_CHECKING:
@@ -293,7 +293,7 @@ def run_spark(console: Console, plain: bool, seconds: float | None, events: int 
     demo = SparkDemo(list(demo_queries()), "" if seconds is None else f" of {seconds:g} s")
     launch = Launch({name: demo.sink(name) for name in demo.results}, events)
     stop = threading.Event()
-    with _interrupted(stop):
+    with told_signals(lambda _: stop.set()):
         launch.begin()
         started = _await_first_epoch(console, plain, launch, demo, stop)
         if started:
@@ -307,7 +307,7 @@ def run_spark(console: Console, plain: bool, seconds: float | None, events: int 
         error = launch.error or (launch.handle.last_error if launch.handle is not None else None)
         if stop.is_set() and launch.handle is None:
             console.print("Stopped before the start.")
-        with _busy(console, plain, "Stopping Spark"):
+        with nullcontext() if plain else console.status("Stopping Spark ..."):
             launch.close()
     if error is not None:
         return _failed(console, error, running=started)
@@ -321,7 +321,7 @@ def run_spark(console: Console, plain: bool, seconds: float | None, events: int 
 def _await_first_epoch(console: Console, plain: bool, launch: Launch, demo: SparkDemo, stop: threading.Event) -> bool:
     """Says what is happening until there is something to see; whether there is."""
     began, said = time.monotonic(), ""
-    with console.status(launch.words) if not plain else _nothing() as status:
+    with console.status(launch.words) if not plain else nullcontext() as status:
         while not stop.is_set() and launch.error is None:
             if launch.handle is not None:
                 if demo.take(launch.handle.recent) and demo.now > NEVER:
@@ -369,32 +369,3 @@ def _failed(console: Console, error: BaseException, running: bool) -> int:
     console.print(f"{what}: {text}", soft_wrap=True, markup=False, highlight=False)
     console.print(INSTEAD, soft_wrap=True, highlight=False)
     return 1
-
-
-@contextmanager
-def _interrupted(stop: threading.Event) -> Iterator[None]:
-    """Ctrl-C, or being asked to end, sets the event and does nothing else: it can come at any moment, also twice."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    signals = (signal.SIGINT, signal.SIGTERM)
-    before = [signal.signal(one, lambda number, frame: stop.set()) for one in signals]
-    try:
-        yield
-    finally:
-        for one, handler in zip(signals, before, strict=True):
-            signal.signal(one, handler)
-
-
-@contextmanager
-def _busy(console: Console, plain: bool, words: str) -> Iterator[None]:
-    if plain:
-        yield
-    else:
-        with console.status(f"{words} ..."):
-            yield
-
-
-@contextmanager
-def _nothing() -> Iterator[None]:
-    yield None

@@ -63,6 +63,18 @@ class EpochSink(ABC):
         """Gives back what `prepare` took; a closed sink may be prepared again."""
 
 
+class PlacelessSink(EpochSink):
+    """A sink without a place to make ready: it knows the last epoch as long as it lives."""
+
+    _last = -1
+
+    def prepare(self, schema: Schema) -> None:
+        """There is nothing to make ready."""
+
+    def committed(self) -> int:
+        return self._last
+
+
 class PartedSink(EpochSink):
     """A sink that takes an epoch in parts, each where it is made: nothing of it has to pass through the driver."""
 

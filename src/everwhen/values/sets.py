@@ -146,14 +146,6 @@ def keys_of(column: pa.Array, order: ValueOrder) -> list[Key]:
     return [raw[a:b] for a, b in pairwise(cuts)]
 
 
-def run_at(column: pa.Array, order: ValueOrder) -> Run | None:
-    """The run of the first value of a column alone; `None` for a null and for a type without an order."""
-    if order.kind is Kind.OPAQUE or not column[0].is_valid:
-        return None
-    (key,) = keys_of(column.slice(0, 1), order)
-    return key, _next(key, order, _ends(order)[1])
-
-
 def values_of(keys: list[Key], order: ValueOrder) -> list[Any]:
     """The values of keys, as Python has them."""
     if order.whole:

@@ -6,7 +6,8 @@ windows, granularity and AlterLifetime map them, and map promises in the same wa
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
@@ -62,18 +63,12 @@ class FilterOperator(Operator):
         return Output(batch, frontiers[0])
 
 
-class MapOperator(Operator):
-    """Each output column is an input column (copied as it is) or an expression."""
+class KeepingOperator(Operator):
+    """Rows of other columns.  What is promised of columns that are kept, under these names, holds for them."""
 
-    def __init__(self, columns: Sequence[tuple[str, Expr]], source: RowCodec, codec: RowCodec) -> None:
+    def __init__(self, kept: Mapping[str, Sequence[str]], source: RowCodec, codec: RowCodec) -> None:
         self.codec = codec
         self._source = source
-        self._columns = [(source.schema.index(e.name) if isinstance(e, Column) else e) for _, e in columns]
-        self._plain = [c for c in self._columns if isinstance(c, int)]
-        kept: dict[str, list[str]] = {}
-        for name, e in columns:
-            if isinstance(e, Column):
-                kept.setdefault(e.name, []).append(name)
         self._promises = Projection(source.schema, kept)
 
     def step(self, inputs: Sequence[Changes], frontiers: Sequence[Frontier], tau: int) -> Output:
@@ -81,11 +76,36 @@ class MapOperator(Operator):
         frontier = frontiers[0]
         if frontier.promises:
             frontier = make_frontier(frontier.time, self._promises.project(frontier.promises))
-        if not len(batch):
-            return Output(no_changes(self.codec), frontier)
+        return Output(self._rows(batch) if len(batch) else no_changes(self.codec), frontier)
+
+    @abstractmethod
+    def _rows(self, batch: Changes) -> Changes:
+        """What becomes of some rows."""
+
+    def snapshot(self) -> dict[str, Any]:
+        return {"promises": self._promises.snapshot()} if len(self._promises) else {}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        if state:
+            self._promises.restore(state["promises"])
+
+
+class MapOperator(KeepingOperator):
+    """Each output column is an input column (copied as it is) or an expression."""
+
+    def __init__(self, columns: Sequence[tuple[str, Expr]], source: RowCodec, codec: RowCodec) -> None:
+        self._columns = [(source.schema.index(e.name) if isinstance(e, Column) else e) for _, e in columns]
+        self._plain = [c for c in self._columns if isinstance(c, int)]
+        kept: dict[str, list[str]] = {}
+        for name, e in columns:
+            if isinstance(e, Column):
+                kept.setdefault(e.name, []).append(name)
+        super().__init__(kept, source, codec)
+
+    def _rows(self, batch: Changes) -> Changes:
         source, target, rows = self._source, self.codec, batch.rows
         if len(self._plain) == len(self._columns):
-            return Output(batch.with_rows(target, source.select(rows, self._plain, target)), frontier)
+            return batch.with_rows(target, source.select(rows, self._plain, target))
         out = np.zeros((len(rows), target.width), np.int64)
         for to, column in enumerate(self._columns):
             if isinstance(column, int):
@@ -100,14 +120,7 @@ class MapOperator(Operator):
                 codes[absent] = 0
                 out[:, to // BITS] |= absent.astype(np.int64) << (to % BITS)
             out[:, target.words + to] = codes
-        return Output(batch.with_rows(target, out), frontier)
-
-    def snapshot(self) -> dict[str, Any]:
-        return {"promises": self._promises.snapshot()} if len(self._promises) else {}
-
-    def restore(self, state: dict[str, Any]) -> None:
-        if state:
-            self._promises.restore(state["promises"])
+        return batch.with_rows(target, out)
 
 
 class UnionOperator(Operator):

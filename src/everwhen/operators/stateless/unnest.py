@@ -10,31 +10,20 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from everwhen.algebra.table_nodes import Unnest
-from everwhen.core.punctuation import Frontier
 from everwhen.errors import EvaluationError
-from everwhen.operators.contract import Operator, Output
-from everwhen.operators.stateless.linear import MOST_LEVELS, evaluate
-from everwhen.punctuation.api import Projection, make_frontier
-from everwhen.rows.changes import Changes, no_changes
+from everwhen.operators.stateless.linear import MOST_LEVELS, KeepingOperator, evaluate
+from everwhen.rows.changes import Changes
 from everwhen.rows.codec import BITS, RowCodec, encode_column
 
 
-class UnnestOperator(Operator):
+class UnnestOperator(KeepingOperator):
     """Columns of the input keep their codes.  What is promised of them holds for the rows made of them."""
 
     def __init__(self, node: Unnest, source: RowCodec, codec: RowCodec) -> None:
-        self.codec = codec
-        self._source = source
+        super().__init__({name: [name] for name in source.schema.names}, source, codec)
         self._node = node
-        self._promises = Projection(source.schema, {name: [name] for name in source.schema.names})
 
-    def step(self, inputs: Sequence[Changes], frontiers: Sequence[Frontier], tau: int) -> Output:
-        (batch,) = inputs
-        frontier = frontiers[0]
-        if frontier.promises:
-            frontier = make_frontier(frontier.time, self._promises.project(frontier.promises))
-        if not len(batch):
-            return Output(no_changes(self.codec), frontier)
+    def _rows(self, batch: Changes) -> Changes:
         args = [evaluate(arg, self._source, batch.rows) for arg in self._node.args]
         counts, elements = _listed(args[0]) if self._node.kind == "list" else self._series(args)
         total = float(counts.sum(dtype=np.float64))
@@ -44,9 +33,9 @@ class UnnestOperator(Operator):
         repeated = counts + absent
         at = np.repeat(np.arange(len(counts)), repeated)
         place = np.arange(len(at)) - np.repeat(np.cumsum(repeated) - repeated, repeated) + 1
-        return Output(self._rows(batch.take(at), elements, place, absent[at]), frontier)
+        return self._with_elements(batch.take(at), elements, place, absent[at])
 
-    def _rows(self, batch: Changes, elements: pa.Array, place: np.ndarray, padded: np.ndarray) -> Changes:
+    def _with_elements(self, batch: Changes, elements: pa.Array, place: np.ndarray, padded: np.ndarray) -> Changes:
         """The rows with an element each; `padded` ones have none."""
         source, target = self._source, self.codec
         width = len(source.schema)
@@ -90,13 +79,6 @@ class UnnestOperator(Operator):
         k = np.arange(len(at)) - np.repeat(np.cumsum(counts) - counts, counts)
         values = begin[at] + k * step[at]
         return counts, pa.array(values).cast(self._node.element)
-
-    def snapshot(self) -> dict[str, Any]:
-        return {"promises": self._promises.snapshot()} if len(self._promises) else {}
-
-    def restore(self, state: dict[str, Any]) -> None:
-        if state:
-            self._promises.restore(state["promises"])
 
 
 def _listed(lists: Any) -> tuple[np.ndarray, pa.Array]:
