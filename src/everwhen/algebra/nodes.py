@@ -32,6 +32,7 @@ from everwhen.algebra.merge_node import LMerge as LMerge
 from everwhen.algebra.node import Node as Node
 from everwhen.algebra.node import SameColumns
 from everwhen.algebra.node import over as over
+from everwhen.algebra.node import rebuilt as rebuilt
 from everwhen.algebra.node import walk as walk
 from everwhen.algebra.patterns.match_recognize import MatchRecognize as MatchRecognize
 from everwhen.algebra.ranks.over import Over as Over
@@ -360,6 +361,11 @@ class Sort(SameColumns):
                 raise QueryError(f"rows cannot be sorted by {field}: its values have no order")
             if column in [name for name, _ in self.by[:at]]:
                 raise QueryError(f"the sort names {column} twice")
+
+
+def sources_of(*roots: Node) -> dict[str, Source]:
+    """The sources of plans, by their names."""
+    return {each.name: each for each in walk(*roots) if isinstance(each, Source)}
 
 
 def _require_same_types(what: str, left: Node, right: Node) -> None:

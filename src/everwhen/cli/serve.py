@@ -78,10 +78,7 @@ def _serve(options: argparse.Namespace) -> int:
     from everwhen.shell.input import Feeds
 
     feeds = Feeds(options.tick, options.batch)
-    for name, file in options.inputs:
-        if name.lower() in (known.lower() for known in feeds.files):
-            raise QueryError(f"the input {name} is given twice; it has one file")
-        feeds.attach(name, file)
+    feeds.attach_all(options.inputs)
     session = SqlSession(options.emit, options.tick, allow_unbounded=options.allow_unbounded, found=feeds.found)
     rate = options.rate or (RATE if options.demo else None)
     engine = EngineLoop(session, feeds, rate, playing=not (options.paused or options.when_opened))

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from everwhen.algebra.builder import Stream
-from everwhen.algebra.nodes import Sort, Source, walk
+from everwhen.algebra.nodes import Sort, Source, sources_of, walk
 from everwhen.core.consistency import MIDDLE, STRONG, WEAK, Consistency, consistency
 from everwhen.core.emit import Emit
 from everwhen.core.late_count import LateWarnings
@@ -128,4 +128,4 @@ def _told(runtime: LocalRuntime, epochs: Iterable[Epoch], open: bool, steps: Ste
 
 def _sources(query: Query) -> dict[str, Source]:
     node = query.node if isinstance(query, Stream) else query
-    return {one.name: one for one in walk(node) if isinstance(one, Source)}
+    return sources_of(node)

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from everwhen.errors import EverwhenError, SinkError
-from everwhen.sinks.base import PlacelessSink
+from everwhen.sinks.base import EpochSink, PlacelessSink
 from everwhen.stream.element_batch import ElementBatch
 
 
-class CallbackSink(PlacelessSink):
+class CallbackSink(PlacelessSink, EpochSink):
     """Calls `fn(epoch, batch)`; an error of the function means that the epoch is not in.
 
     >>> import everwhen as ew

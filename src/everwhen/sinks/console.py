@@ -12,12 +12,12 @@ from rich.text import Text
 
 from everwhen.core.schema import Schema
 from everwhen.core.time import show
-from everwhen.sinks.base import PlacelessSink
+from everwhen.sinks.base import EpochSink, PlacelessSink
 from everwhen.stream.element import Adjust, Cti, Element, Insert
 from everwhen.stream.element_batch import ElementBatch
 
 
-class ConsoleSink(PlacelessSink):
+class ConsoleSink(PlacelessSink, EpochSink):
     """Shows at most `rows` elements of an epoch, and says how many more there were; quiet epochs are not shown.
 
     >>> import everwhen as ew

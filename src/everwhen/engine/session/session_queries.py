@@ -10,7 +10,7 @@ from weakref import WeakKeyDictionary
 
 from everwhen.algebra.builder import Stream
 from everwhen.algebra.explain import explain
-from everwhen.algebra.nodes import Node, Source, walk
+from everwhen.algebra.nodes import Node, Source, sources_of, walk
 from everwhen.core.consistency import Consistency, Duration
 from everwhen.core.emit import Emit
 from everwhen.core.punctuation import Frontier
@@ -121,7 +121,7 @@ class SessionQueries(ABC):
         plan = node if self._optimize is None else self._optimize(node)
         outlet, steps = (plan, ()) if whole else split_tail(plan)
         depends_on = tuple(dict.fromkeys(self._derived_from(node)))
-        reads = tuple(sorted({each.name for each in walk(plan) if isinstance(each, Source)}))
+        reads = tuple(sorted(sources_of(plan)))
         return Entry(name, node, depends_on, reads, outlet, steps, level, sink, whole=whole)
 
     def _placed(self, entry: Entry, emit: Emit, own: int = 0) -> tuple[OutputKey, Levels]:

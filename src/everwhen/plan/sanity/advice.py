@@ -133,18 +133,17 @@ def advise(query: Stream | n.Node, declared: Mapping[str, Iterable[Scheme]] | No
 
 def _declaring(root: n.Node, declared: Mapping[str, Iterable[Scheme]]) -> n.Node:
     """The plan over sources that declare more."""
-    built: dict[int, n.Node] = {}
-    unknown = dict(declared)
-    for node in n.walk(root):
-        rebuilt = n.over(node, *(built[id(child)] for child in node.inputs))
-        if isinstance(node, n.Source) and node.name in declared:
-            unknown.pop(node.name, None)
-            rebuilt = replace(node, schemes=(*node.schemes, *declared[node.name]))
-        built[id(node)] = rebuilt
-    if unknown:
-        names = ", ".join(sorted(each.name for each in n.walk(root) if isinstance(each, n.Source)))
-        raise QueryError(f"the plan has no source {next(iter(unknown))!r}; it reads {names}")
-    return built[id(root)]
+    names = sorted(each.name for each in n.walk(root) if isinstance(each, n.Source))
+    unknown = next((name for name in declared if name not in names), None)
+    if unknown is not None:
+        raise QueryError(f"the plan has no source {unknown!r}; it reads {', '.join(names)}")
+
+    def declaring(node: n.Node) -> n.Node | None:
+        if not isinstance(node, n.Source) or node.name not in declared:
+            return None
+        return replace(node, schemes=(*node.schemes, *declared[node.name]))
+
+    return n.rebuilt(declaring, root)[0]
 
 
 # -- declared in vain --------------------------------------------------------------------------------------------------

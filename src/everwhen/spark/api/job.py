@@ -18,7 +18,7 @@ from everwhen.algebra.builder import Stream
 from everwhen.algebra.explain import explain
 from everwhen.algebra.expressions.build import Column as Name
 from everwhen.algebra.expressions.build import Expr
-from everwhen.algebra.nodes import Node, Source, walk
+from everwhen.algebra.nodes import Node, Source, sources_of, walk
 from everwhen.core.consistency import Consistency
 from everwhen.core.schema import Schema
 from everwhen.core.source_policy import NO_POLICY
@@ -276,7 +276,7 @@ def resolved_sources(
 ) -> dict[str, ResolvedSource]:
     """Each source of the queries with the frame's columns that carry it.  `others` are inputs that may be given
     although none of these queries reads them."""
-    reads = {node.name: node for node in walk(*queries.values()) if isinstance(node, Source)}
+    reads = sources_of(*queries.values())
     for what, given in (("input", set(inputs)), ("source description", set(sources))):
         unknown = sorted(given - set(reads) - set(others))
         if unknown:
@@ -326,7 +326,7 @@ def bounded(query: Query | Mapping[str, Query], level: Consistency) -> tuple[dic
     """The sources as they are declared, and those that wait or are forgotten at a level."""
     found = query if isinstance(query, Mapping) else {"out": query}
     nodes = {name: q.node if isinstance(q, Stream) else q for name, q in found.items()}
-    sources = {each.name: each for each in walk(*nodes.values()) if isinstance(each, Source)}
+    sources = sources_of(*nodes.values())
     if not (level.finalizes or level.aligns):
         return sources, frozenset()
     return sources, lower(nodes, level.emit).waiting_sources()

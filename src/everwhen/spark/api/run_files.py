@@ -92,7 +92,7 @@ def run_files_on_spark(
     watch: Watch = progress or (lambda _: None)
     node = query.node if isinstance(query, Stream) else query
     level = consistency.changed(emit=emit)
-    sources = {one.name: one for one in n.walk(node) if isinstance(one, n.Source)}
+    sources = n.sources_of(node)
     given = input_files(inputs, {name: source.schema for name, source in sources.items()}, batch)
     _check_types(sources)
     if checkpoint is None:
