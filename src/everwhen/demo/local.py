@@ -5,11 +5,11 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import numpy as np
 from rich.console import Console
@@ -66,20 +66,7 @@ FIRST_WORDS: Final = (
 )
 
 
-class Runtime(Protocol):
-    """What the demo needs of a runtime; `everwhen.engine.local.LocalRuntime` is one."""
-
-    @property
-    def progress(self) -> Mapping[str, int]: ...
-
-    def push(self, batches: dict[str, ElementBatch]) -> Mapping[str, ElementBatch]: ...
-
-    def close(self) -> Mapping[str, ElementBatch]: ...
-
-    def metadata(self) -> Sequence[Any]: ...
-
-
-Make = Callable[[Mapping[str, Stream]], Runtime]
+Make = Callable[[Mapping[str, Stream]], LocalRuntime]
 
 
 def demo_queries() -> dict[str, Stream]:
@@ -147,7 +134,7 @@ class Demo(DemoRun):
 
     def __init__(
         self,
-        runtime: Runtime,
+        runtime: LocalRuntime,
         queries: Iterable[str],
         config: NexmarkConfig,
         limit: str = "",
@@ -220,7 +207,7 @@ class Demo(DemoRun):
         return InputView(name, self.read[name], cti, lag)
 
 
-def compile_behind(runtime: Runtime) -> threading.Thread:
+def compile_behind(runtime: LocalRuntime) -> threading.Thread:
     """Compile the loops of a runtime in another thread, by sending events through it; returns at once."""
 
     def send() -> None:
@@ -264,7 +251,7 @@ def run_local(
     return 0
 
 
-def local_runtime(queries: Mapping[str, Stream]) -> Runtime:
+def local_runtime(queries: Mapping[str, Stream]) -> LocalRuntime:
     """All queries in this process, answering at once and correcting later."""
     return LocalRuntime(dict(queries), emit="current")
 

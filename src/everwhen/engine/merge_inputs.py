@@ -90,7 +90,7 @@ def with_copy(query: n.Node, name: str, like: str) -> n.Node:
         found = n.over(node, *(made[id(each)] for each in node.inputs))
         if isinstance(node, n.LMerge) and isinstance(found, n.LMerge):
             for copy in found.copies:
-                if like in set(n.sources_of(copy)):
+                if like in n.sources_of(copy):
                     copies = (*found.copies, *n.rebuilt(renamed, copy))
                     found = replace(found, copies=copies, since=(*found.since, NEVER), names=(*found.names, name))
                     break

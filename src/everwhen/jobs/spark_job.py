@@ -128,7 +128,6 @@ class SparkJob(JobRun):
                 raise
 
     def _begin(self, spark: SparkSession, writer: str) -> None:
-        from everwhen.connectors.on_spark import spark_input
         from everwhen.spark.api.start import start
 
         sinks = self.plan.sinks
@@ -143,12 +142,8 @@ class SparkJob(JobRun):
             mine = {name: Stream(sink.node, asked=sink.asked) for name, sink in sinks.items() if sink.level == level}
             reads = set(sources_of(*(query.node for query in mine.values())))
             opened = {
-                name: spark_input(
-                    each.connector,
-                    each.options,
-                    self.plan.source_place(name, self.place, number),
-                    spark,
-                    f"job {self.place} {number}",
+                name: each.connector.on_spark(
+                    each.options, self.plan.source_place(name, self.place, number), spark, f"job {self.place} {number}"
                 )
                 for name, each in self.plan.sources.items()
                 if name in reads

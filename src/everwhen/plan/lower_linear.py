@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from everwhen.algebra import nodes as n
 from everwhen.algebra.expressions.build import Column
 from everwhen.operators.punctuate.punctuate import PunctuateOperator
-from everwhen.operators.stateless.linear import FilterOperator, MapOperator, UnionOperator
-from everwhen.operators.stateless.unnest import UnnestOperator
+from everwhen.operators.stateless.columns import MapOperator, UnnestOperator
+from everwhen.operators.stateless.linear import FilterOperator, UnionOperator
 from everwhen.operators.stateless.values import ValuesOperator
 from everwhen.plan.physical import Form, Port
 

@@ -151,7 +151,7 @@ def values_of(keys: list[Key], order: ValueOrder) -> list[Any]:
     if order.whole:
         return keys
     if order.kind is Kind.RANK:  # one by one, so that a value that Python lacks does not make text of the others
-        return [order.values(_one(key))[0] for key in keys]
+        return [order.values(np.array([key], np.int64))[0] for key in keys]
     return order.of_bytes(keys)
 
 
@@ -237,10 +237,6 @@ def _discrete(order: ValueOrder) -> bool:
     """Whether people count in steps of the type, so that closed bounds read best."""
     is_ = pa.types
     return is_.is_integer(order.type) or is_.is_boolean(order.type) or is_.is_date(order.type)
-
-
-def _one(rank: int) -> Any:
-    return np.array([rank], np.int64)
 
 
 def _ends(order: ValueOrder) -> tuple[Key, Key | None]:

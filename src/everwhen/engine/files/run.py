@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Final
 
-from everwhen.algebra.builder import Stream
+from everwhen.algebra.builder import node_of
 from everwhen.algebra.explain import explain
 from everwhen.algebra.nodes import Node
 from everwhen.core.consistency import MIDDLE, Consistency
@@ -217,7 +217,7 @@ def identity(
     level: Consistency = MIDDLE,
 ) -> dict[str, str]:
     """What must not change while a checkpoint is used."""
-    node = query.node if isinstance(query, Stream) else query
+    node = node_of(query)
     if any(file.file == STANDARD_INPUT for file in given.values()):
         raise QueryError("a checkpoint cannot go on from the standard input; write it to a file first")
     found = {"engine": engine, "query": explain(node), "emit": emit.value, "batch": str(batch), "open": str(open)}

@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from everwhen.algebra import nodes as n
-from everwhen.algebra.builder import Stream
+from everwhen.algebra.builder import Stream, node_of
 from everwhen.algebra.explain import WIDTH, describe, tree, wrapped
 from everwhen.errors import QueryError
 from everwhen.plan.sanity.bounded import unbounded
@@ -113,7 +113,7 @@ def advise(query: Stream | n.Node, declared: Mapping[str, Iterable[Scheme]] | No
     >>> advise(sums, {"S": [ew.punctuation.given("k")]}).missing
     ()
     """
-    root = _declaring(query.node if isinstance(query, Stream) else query, declared or {})
+    root = _declaring(node_of(query), declared or {})
     needed = needs(root)
     endless = {(id(entry.node), entry.side) for entry in unbounded(root, punctuated=False)}
     found = []

@@ -14,7 +14,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from everwhen.algebra.builder import Stream
+from everwhen.algebra.builder import Stream, node_of
 from everwhen.algebra.explain import explain
 from everwhen.algebra.expressions.build import Column as Name
 from everwhen.algebra.expressions.build import Expr
@@ -258,7 +258,7 @@ def named(query: Query | Mapping[str, Query]) -> dict[str, Node]:
     found = query if isinstance(query, Mapping) else {"out": query}
     if not found:
         raise QueryError("there is no query to run")
-    return {name: narrow(q.node if isinstance(q, Stream) else q) for name, q in found.items()}
+    return {name: narrow(node_of(q)) for name, q in found.items()}
 
 
 def asked_text(query: Query | Mapping[str, Query]) -> str:
@@ -325,7 +325,7 @@ def is_native(expr: Expr, schema: Schema) -> bool:
 def bounded(query: Query | Mapping[str, Query], level: Consistency) -> tuple[dict[str, Source], frozenset[str]]:
     """The sources as they are declared, and those that wait or are forgotten at a level."""
     found = query if isinstance(query, Mapping) else {"out": query}
-    nodes = {name: q.node if isinstance(q, Stream) else q for name, q in found.items()}
+    nodes = {name: node_of(q) for name, q in found.items()}
     sources = sources_of(*nodes.values())
     if not (level.finalizes or level.aligns):
         return sources, frozenset()

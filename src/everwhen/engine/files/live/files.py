@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from everwhen.algebra.builder import Stream
+from everwhen.algebra.builder import node_of
 from everwhen.algebra.explain import explain
 from everwhen.algebra.nodes import Node
 from everwhen.core.consistency import Consistency
@@ -39,7 +39,7 @@ def followed(name: str, given: InputFile) -> LiveInput:
 
 def live_sink(out: str, query: Query, given: Mapping[str, InputFile], keep: str) -> ChangelogSink:
     """The folder that the answer goes to."""
-    schema = (query.node if isinstance(query, Stream) else query).schema
+    schema = node_of(query).schema
     return ChangelogSink(out, changelog_format(schema), keep=keep, axis=axis_of_inputs(query, given))
 
 

@@ -1,23 +1,89 @@
-"""A row for each element of a row's list, or of a series: linear in segments, column by column."""
+"""Rows of other columns, linear in segments: computed row by row, or one for each element of a row's list or series."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from everwhen.algebra.expressions.build import Column, Expr
 from everwhen.algebra.table_nodes import Unnest
+from everwhen.core.punctuation import Frontier
 from everwhen.errors import EvaluationError
-from everwhen.operators.stateless.linear import MOST_LEVELS, KeepingOperator, evaluate
-from everwhen.rows.changes import Changes
+from everwhen.operators.contract import Operator, Output
+from everwhen.operators.stateless.linear import MOST_LEVELS, evaluate
+from everwhen.punctuation.api import Projection, make_frontier
+from everwhen.rows.changes import Changes, no_changes
 from everwhen.rows.codec import BITS, RowCodec, encode_column
 
 
+class KeepingOperator(Operator):
+    """Rows of other columns.  What is promised of columns that are kept, under these names, holds for them."""
+
+    def __init__(self, kept: Mapping[str, Sequence[str]], source: RowCodec, codec: RowCodec) -> None:
+        self.codec = codec
+        self._source = source
+        self._promises = Projection(source.schema, kept)
+
+    def step(self, inputs: Sequence[Changes], frontiers: Sequence[Frontier], tau: int) -> Output:
+        (batch,) = inputs
+        frontier = frontiers[0]
+        if frontier.promises:
+            frontier = make_frontier(frontier.time, self._promises.project(frontier.promises))
+        return Output(self._rows(batch) if len(batch) else no_changes(self.codec), frontier)
+
+    @abstractmethod
+    def _rows(self, batch: Changes) -> Changes:
+        """What becomes of some rows."""
+
+    def snapshot(self) -> dict[str, Any]:
+        return {"promises": self._promises.snapshot()} if len(self._promises) else {}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        if state:
+            self._promises.restore(state["promises"])
+
+
+class MapOperator(KeepingOperator):
+    """Each output column is an input column (copied as it is) or an expression."""
+
+    def __init__(self, columns: Sequence[tuple[str, Expr]], source: RowCodec, codec: RowCodec) -> None:
+        self._columns = [(source.schema.index(e.name) if isinstance(e, Column) else e) for _, e in columns]
+        self._plain = [c for c in self._columns if isinstance(c, int)]
+        kept: dict[str, list[str]] = {}
+        for name, e in columns:
+            if isinstance(e, Column):
+                kept.setdefault(e.name, []).append(name)
+        super().__init__(kept, source, codec)
+
+    def _rows(self, batch: Changes) -> Changes:
+        source, target, rows = self._source, self.codec, batch.rows
+        if len(self._plain) == len(self._columns):
+            return batch.with_rows(target, source.select(rows, self._plain, target))
+        out = np.zeros((len(rows), target.width), np.int64)
+        for to, column in enumerate(self._columns):
+            if isinstance(column, int):
+                out[:, target.words + to] = rows[:, source.words + column]
+                missing = (rows[:, column // BITS] >> (column % BITS)) & 1
+                out[:, to // BITS] |= missing << (to % BITS)
+                continue
+            values = evaluate(column, source, rows)
+            codes = encode_column(values, target.schema.types[to], target.pool)
+            if values.null_count:
+                absent = values.is_null().to_numpy(zero_copy_only=False)
+                codes[absent] = 0
+                out[:, to // BITS] |= absent.astype(np.int64) << (to % BITS)
+            out[:, target.words + to] = codes
+        return batch.with_rows(target, out)
+
+
 class UnnestOperator(KeepingOperator):
-    """Columns of the input keep their codes.  What is promised of them holds for the rows made of them."""
+    """A row for each element of a row's list, or of a series.  Columns of the input keep their codes, and what is
+    promised of them holds for the rows made of them."""
 
     def __init__(self, node: Unnest, source: RowCodec, codec: RowCodec) -> None:
         super().__init__({name: [name] for name in source.schema.names}, source, codec)
