@@ -1,4 +1,5 @@
-"""A row for each element: which rows, how corrections and promises pass, and what is refused."""
+"""Rows of other columns, above all one for each element of a list: which rows, how corrections and promises pass, and
+what is refused."""
 
 from __future__ import annotations
 
