@@ -11,7 +11,7 @@ import pytest
 from everwhen.cli.program import main
 from everwhen.engine.files.run import run_files
 from everwhen.engine.run import run
-from everwhen.language.program import compile_program
+from everwhen.language.program import program
 
 Capture = pytest.CaptureFixture[str]
 
@@ -172,7 +172,7 @@ def test_a_killed_run_goes_on(desk: Desk) -> None:
     """Checkpoints after every epoch; the run is broken off and started again until it is through."""
     import everwhen as ew
 
-    found = compile_program(f"CREATE STREAM Bid (item BIGINT); {COUNT}")
+    found = program(f"CREATE STREAM Bid (item BIGINT); {COUNT}")
     level = ew.consistency(3, 5)
     whole = [str(e) for e in run(found.query, {"Bid": str(desk.bids)}, level, batch=1)]
     out, losses = desk.place / "out.jsonl", []

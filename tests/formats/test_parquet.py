@@ -14,7 +14,7 @@ from everwhen.core.punctuation import OneOf, Punctuation
 from everwhen.core.schema import Schema
 from everwhen.core.time import INF, MAX_TIME
 from everwhen.errors import InputError, QueryError
-from everwhen.formats.parquet import read_elements, read_parquet, schema_of, write_elements, write_parquet
+from everwhen.formats.parquet import contents_of, read_elements, read_parquet, write_elements, write_parquet
 from everwhen.stream.element import Adjust, Cti, Element, ExternalCti, Insert, Punct
 from everwhen.stream.element_batch import ElementBatch, batch_of
 
@@ -79,7 +79,7 @@ def test_small_integers_dictionaries_and_large_text(path: Path) -> None:
         "y": pa.array(["b", None]).dictionary_encode(),
     }
     assert read(path, columns) == [Insert(1, 4, {"x": "a", "y": "b"}), Cti(2)]
-    assert schema_of(path) == Schema.of([("x", pa.string()), ("y", pa.string())])
+    assert contents_of(path).schema == Schema.of([("x", pa.string()), ("y", pa.string())])
 
 
 def test_an_attribute_may_be_called_count_match_at_or_t(path: Path) -> None:
@@ -145,7 +145,7 @@ def test_a_bad_column(path: Path, columns: dict[str, Any], problem: str) -> None
 
 def test_a_file_that_is_no_parquet(path: Path) -> None:
     path.write_text('{"vs":1,"row":{}}\n')
-    for reading in (lambda: list(read_parquet(path)), lambda: schema_of(path)):
+    for reading in (lambda: list(read_parquet(path)), lambda: contents_of(path).schema):
         with pytest.raises(InputError, match="not a Parquet file"):
             reading()
     with pytest.raises(FileNotFoundError):
@@ -165,7 +165,7 @@ def test_extra_columns_are_written_only_where_they_are_needed(path: Path) -> Non
 
 def test_an_empty_stream_keeps_its_schema(path: Path) -> None:
     assert write_elements([], path, X) == 0
-    assert schema_of(path) == X
+    assert contents_of(path).schema == X
     assert list(read_elements(path)) == []
 
 
@@ -192,6 +192,6 @@ def test_the_ending_of_the_name_decides(tmp_path: Path) -> None:
     for name in ("a.parquet", "a.PARQUET", "a.jsonl", "a"):
         write_elements([batch], tmp_path / name)
         assert [e for found in read_elements(tmp_path / name) for e in found.elements()] == list(batch.elements())
-        assert schema_of(tmp_path / name) == X
+        assert contents_of(tmp_path / name).schema == X
     assert (tmp_path / "a.PARQUET").read_bytes()[:4] == b"PAR1"
     assert (tmp_path / "a").read_bytes()[:1] == b"{"

@@ -16,7 +16,7 @@ from everwhen.core.time import INF, NEVER
 from everwhen.engine.local import LocalRuntime
 from everwhen.errors import QueryError, SinkError
 from everwhen.jobs.forms import Append, AsOfNow, form_of
-from everwhen.language.program import compile_program
+from everwhen.language.program import program
 from everwhen.sinks.rows import AFTER, BEFORE, DELETE, PUT, RowChanges
 from everwhen.storage.state_format import decode, encode
 from everwhen.stream.element import Adjust, Cti, Element, Insert
@@ -237,7 +237,7 @@ def test_the_row_of_a_window_is_appended_when_its_end_is_promised_to_have_passed
         "CREATE STREAM S (at INT, x INT) ORDERED BY at; SELECT window_start, COUNT(*) AS n "
         "FROM TUMBLE(TABLE S, DESCRIPTOR(at), 10) GROUP BY window_start"
     )
-    query = compile_program(text).query
+    query = program(text).query
     form = Append(query.schema, level.emit is Emit.FINAL)
     promised = [9, 10, 15, 20]
     elements = [Insert(5, 6, {"x": 1}), *map(Cti, promised)]

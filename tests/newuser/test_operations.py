@@ -33,7 +33,7 @@ from everwhen.engine.interruption import StepsApart, calls_functions, require_so
 from everwhen.engine.local import LocalRuntime
 from everwhen.engine.session.sql_session import SqlSession
 from everwhen.formats.input_file import InputFile
-from everwhen.language.program import compile_program
+from everwhen.language.program import program
 from everwhen.operators.join.join import JoinOperator
 from everwhen.operators.join.loops import join as join_loops
 
@@ -307,7 +307,7 @@ def looked_at(monkeypatch: pytest.MonkeyPatch, rows: int) -> int:
 
     plain = join_loops.probe_band
     monkeypatch.setattr(join_loops, "probe_band", probe_band)
-    query = compile_program(f"{PER_HOUR}{TOP_3}", lambda name: None, "1s").query
+    query = program(f"{PER_HOUR}{TOP_3}", tick="1s").query
     runtime = LocalRuntime(query)
     (source,) = runtime.inputs
     elements = [

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import everwhen as ew
-from everwhen.language.program import compile_program
+from everwhen.language.program import program
 from everwhen.stream.element_batch import batch_of
 
 S = ew.source("S", {"k": "string", "x": "int64"})
@@ -45,7 +45,7 @@ def test_an_answer_that_is_said_when_it_is_final_has_rows_too() -> None:
 def test_times_are_shown_as_the_sources_have_them() -> None:
     session = ew.Session()
     text = "CREATE STREAM S (at TIMESTAMP, x INT) ORDERED BY at; SELECT MAX(x) AS m FROM S WINDOW(RANGE 10 MINUTES)"
-    query = session.register("m", compile_program(text).query)
+    query = session.register("m", program(text).query)
     at = 1709276400000
     session.push({"S": batch_of([ew.Insert(at, at + 1, {"x": 7}), ew.Cti(at)], session.schema_of("S"))})
     for html in (session._repr_html_(), query._repr_html_()):

@@ -18,7 +18,6 @@ from pyspark.sql import SparkSession
 
 import everwhen as ew
 from connectors.kafka_cluster import Cluster, mock_cluster
-from everwhen.connectors.on_spark import spark_input
 from everwhen.connectors.registry import (
     SourcePlace,
     source_connector,
@@ -42,7 +41,7 @@ def cluster() -> Iterator[Cluster]:
 def opened(spark: SparkSession, name: str, *arguments: Any, time: str | None = None, **named: Any) -> Any:
     connector = source_connector(name)
     options = source_options(connector, arguments, named)
-    return spark_input(connector, options, SourcePlace("Bid", SCHEMA, time=time), spark)
+    return connector.on_spark(options, SourcePlace("Bid", SCHEMA, time=time), spark)
 
 
 def put(cluster: Cluster, first: int, count: int) -> None:

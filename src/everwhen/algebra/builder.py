@@ -354,3 +354,8 @@ def _key_pairs(on: On) -> dict[str, str]:
     if on is None or isinstance(on, Mapping):
         return dict(on or {})
     return {name: name for name in _names(on)}
+
+
+def node_of(query: Stream | nodes.Node) -> nodes.Node:
+    """The plan of a query."""
+    return query.node if isinstance(query, Stream) else query

@@ -146,7 +146,7 @@ def _atom(e: Expr, schema: Schema) -> tuple[str, Spans, bool] | None:
                 if found is None:
                     return None
                 runs += found.runs
-            return name, Spans(_lowest(schema.field(name).type), union(runs)), False
+            return name, Spans(spans_of(OneOf(()), schema.field(name).type).lowest, union(runs)), False
         case Call(symbol, (Column(name), Literal() as constant)) if symbol in _MIRROR and _ordered(name, schema):
             true = _compared(symbol, constant, schema.field(name).type)
             return None if true is None else (name, true, False)
@@ -187,7 +187,7 @@ def _compared_integer(symbol: str, value: Any, type_: pa.DataType) -> Spans | No
         return None
     low, high = floor(value), ceil(value)
     order = order_of(type_)
-    least, most = order.values(_ends(order.lo, order.hi))
+    least, most = order.values(pa.array([order.lo, order.hi], pa.int64()).to_numpy())
     bounds = {
         "<": (least, high - 1),
         "<=": (least, low),
@@ -213,14 +213,6 @@ def _exactly(value: Any, type_: pa.DataType) -> Any:
         case "decimal":
             return Decimal(value) if isinstance(value, int | Decimal) and not isinstance(value, bool) else None
     return value
-
-
-def _ends(*ranks: int) -> Any:
-    return pa.array(ranks, pa.int64()).to_numpy()
-
-
-def _lowest(type_: pa.DataType) -> Any:
-    return spans_of(OneOf(()), type_).lowest
 
 
 def _outside(spans: Spans) -> tuple[Run, ...]:

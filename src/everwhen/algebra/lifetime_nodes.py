@@ -12,17 +12,16 @@ from typing import Literal
 
 import pyarrow as pa
 
-from everwhen.algebra.node import Node
+from everwhen.algebra.node import Node, SameColumns
 from everwhen.core.schema import Field, Schema
 from everwhen.core.time import INF
 from everwhen.errors import QueryError
 
 
 @dataclass(frozen=True, eq=False)
-class TimeWindow(Node):
+class TimeWindow(SameColumns):
     """ω: at t, what was alive during the last `size` instants; with `slide`, as of the last multiple of it (17.1)."""
 
-    input: Node
     size: int
     slide: int = 1
 
@@ -32,16 +31,11 @@ class TimeWindow(Node):
         if self.size == INF and self.slide != 1:
             raise QueryError("an unbounded window does not slide")
 
-    @cached_property
-    def schema(self) -> Schema:
-        return self.input.schema
-
 
 @dataclass(frozen=True, eq=False)
-class RowsWindow(Node):
+class RowsWindow(SameColumns):
     """ω: at t, the last `rows` rows, per partition if given; with `slide`, as of the last multiple of it in rows."""
 
-    input: Node
     rows: int
     slide: int = 1
     partition: tuple[str, ...] = ()
@@ -51,72 +45,48 @@ class RowsWindow(Node):
             raise QueryError(f"a window's rows and slide are at least 1, not {self.rows} and {self.slide}")
         self.input.schema.select(self.partition, "PARTITION BY")
 
-    @cached_property
-    def schema(self) -> Schema:
-        return self.input.schema
-
 
 @dataclass(frozen=True, eq=False)
-class Granularity(Node):
+class Granularity(SameColumns):
     """Γ: the snapshot at t is the input's at the last multiple of `granule`."""
 
-    input: Node
     granule: int
 
     def __post_init__(self) -> None:
         if self.granule < 1:
             raise QueryError(f"a granule is at least one tick, not {self.granule}")
 
-    @cached_property
-    def schema(self) -> Schema:
-        return self.input.schema
-
 
 @dataclass(frozen=True, eq=False)
-class RelationToStream(Node):
+class RelationToStream(SameColumns):
     """CQL: `istream` what came at t, `dstream` what went at t, `rstream` all that is alive at t, as chronons."""
 
-    input: Node
     kind: Literal["istream", "dstream", "rstream"]
-
-    @cached_property
-    def schema(self) -> Schema:
-        return self.input.schema
 
 
 @dataclass(frozen=True, eq=False)
-class Split(Node):
+class Split(SameColumns):
     """ς: lifetimes cut into pieces of at most `length`; the snapshots stay the same."""
 
-    input: Node
     length: int
 
     def __post_init__(self) -> None:
         if self.length < 1:
             raise QueryError(f"a split's length is at least one tick, not {self.length}")
 
-    @cached_property
-    def schema(self) -> Schema:
-        return self.input.schema
-
 
 @dataclass(frozen=True, eq=False)
-class Coalesce(Node):
+class Coalesce(SameColumns):
     """ζ: canonical level form; the snapshots stay the same, level k is where the multiplicity is at least k.
 
     `longest` bounds the length of an output event (thesis, 11.7.2); without it events are maximal.
     """
 
-    input: Node
     longest: int | None = None
 
     def __post_init__(self) -> None:
         if self.longest is not None and self.longest < 1:
             raise QueryError(f"the longest lifetime of a coalesce is at least one tick, not {self.longest}")
-
-    @cached_property
-    def schema(self) -> Schema:
-        return self.input.schema
 
     @property
     def keeps_events(self) -> bool:
@@ -124,14 +94,13 @@ class Coalesce(Node):
 
 
 @dataclass(frozen=True, eq=False)
-class AlterLifetime(Node):
+class AlterLifetime(SameColumns):
     """Π: a new lifetime for each event (CEDR report, definition 6), in a vocabulary that is legal by construction.
 
     start: `⌊vs/hop⌋·hop + shift`; end: start + `length` (`INF`: for ever), or with `length=None` the old end + `shift`.
     With hop > 1 a kept end must not be shifted into the future, and `hop` alone moves starts back: see `legal`.
     """
 
-    input: Node
     hop: int = 1
     shift: int = 0
     length: int | None = None
@@ -146,30 +115,20 @@ class AlterLifetime(Node):
         if self.length is not None and self.length < 1:
             raise QueryError(f"a lifetime is at least one tick long, not {self.length}")
 
-    @cached_property
-    def schema(self) -> Schema:
-        return self.input.schema
-
     @property
     def keeps_events(self) -> bool:
         return True
 
 
 @dataclass(frozen=True, eq=False)
-class Deletes(Node):
+class Deletes(SameColumns):
     """CEDR: every event's end, from then on for ever."""
-
-    input: Node
 
     def __post_init__(self) -> None:
         if not self.input.keeps_events:
             raise QueryError(
                 "deletes can be taken on a source or after .coalesce(): elsewhere events have no fixed boundaries"
             )
-
-    @cached_property
-    def schema(self) -> Schema:
-        return self.input.schema
 
     @property
     def keeps_events(self) -> bool:
@@ -205,14 +164,13 @@ class Stamp(Node):
 
 
 @dataclass(frozen=True, eq=False)
-class Span(Node):
+class Span(SameColumns):
     """Each instant of a row becomes a row that lives from its column `start` to its column `end`.
 
     So a row that lives for one tick is there for all of its window.  What may still come must start at or after the
     input's progress, as windows do that are open as long as anything can change in them: `windows` builds such plans.
     """
 
-    input: Node
     start: str
     end: str
 
@@ -220,7 +178,3 @@ class Span(Node):
         for name in (self.start, self.end):
             if self.input.schema.field(name, "the span of a row").type != pa.int64():
                 raise QueryError(f"the span of a row is given in ticks; {name} is of another type")
-
-    @cached_property
-    def schema(self) -> Schema:
-        return self.input.schema

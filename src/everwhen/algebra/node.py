@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from itertools import islice
@@ -33,6 +34,17 @@ class Node:
         return False
 
 
+@dataclass(frozen=True, eq=False)
+class SameColumns(Node):
+    """A node over one input that has the input's columns."""
+
+    input: Node
+
+    @cached_property
+    def schema(self) -> Schema:
+        return self.input.schema
+
+
 def over(node: Node, *inputs: Node) -> Node:
     """The node over other inputs; the node itself if they are its own."""
     if len(inputs) == len(node.inputs) and all(map(operator.is_, inputs, node.inputs)):
@@ -44,6 +56,15 @@ def over(node: Node, *inputs: Node) -> Node:
             taken = tuple(islice(rest, len(nodes)))
             new[each.name] = taken if isinstance(value, tuple) else taken[0]
     return replace(node, **new)
+
+
+def rebuilt(other: Callable[[Node], Node | None], *roots: Node) -> list[Node]:
+    """Plans with other nodes in the place of some, for which `other` gives them; what is shared stays shared."""
+    done: dict[int, Node] = {}
+    for node in walk(*roots):
+        found = other(node)
+        done[id(node)] = over(node, *(done[id(each)] for each in node.inputs)) if found is None else found
+    return [done[id(root)] for root in roots]
 
 
 def _nodes(value: object) -> tuple[Node, ...]:

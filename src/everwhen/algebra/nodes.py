@@ -30,7 +30,9 @@ from everwhen.algebra.lifetime_nodes import Stamp as Stamp
 from everwhen.algebra.lifetime_nodes import TimeWindow as TimeWindow
 from everwhen.algebra.merge_node import LMerge as LMerge
 from everwhen.algebra.node import Node as Node
+from everwhen.algebra.node import SameColumns
 from everwhen.algebra.node import over as over
+from everwhen.algebra.node import rebuilt as rebuilt
 from everwhen.algebra.node import walk as walk
 from everwhen.algebra.patterns.match_recognize import MatchRecognize as MatchRecognize
 from everwhen.algebra.ranks.over import Over as Over
@@ -157,20 +159,15 @@ class Exchange(Node):
 
 
 @dataclass(frozen=True, eq=False)
-class Filter(Node):
+class Filter(SameColumns):
     """σ: rows for which the predicate is true (neither false nor null)."""
 
-    input: Node
     predicate: Expr
 
     def __post_init__(self) -> None:
         found = self.predicate.bind(self.input.schema)
         if not pa.types.is_boolean(found):
             raise QueryError(f"a filter needs a condition; {self.predicate} is of type {found}")
-
-    @cached_property
-    def schema(self) -> Schema:
-        return self.input.schema
 
     @property
     def keeps_events(self) -> bool:
@@ -274,14 +271,8 @@ class Join(Node):
 
 
 @dataclass(frozen=True, eq=False)
-class Distinct(Node):
+class Distinct(SameColumns):
     """δ: every multiplicity becomes one."""
-
-    input: Node
-
-    @cached_property
-    def schema(self) -> Schema:
-        return self.input.schema
 
 
 @dataclass(frozen=True, eq=False)
@@ -320,13 +311,12 @@ class Aggregate(Node):
 
 
 @dataclass(frozen=True, eq=False)
-class Punctuate(Node):
+class Punctuate(SameColumns):
     """Tucker's punctuate operator (6.2): the same stream, with the promises that follow from the schemes.
 
     Inside a plan the rows of one epoch have no order; a scheme's order is that of the epochs.
     """
 
-    input: Node
     schemes: tuple[Scheme, ...]
 
     def __post_init__(self) -> None:
@@ -347,23 +337,18 @@ class Punctuate(Node):
             )
         return tuple(found)
 
-    @cached_property
-    def schema(self) -> Schema:
-        return self.input.schema
-
     @property
     def keeps_events(self) -> bool:
         return self.input.keeps_events
 
 
 @dataclass(frozen=True, eq=False)
-class Sort(Node):
+class Sort(SameColumns):
     """The answer's rows in the order of some columns, nulls last, instead of that of time (semantics, 19).
 
     It stands at the top of a plan only, because inside nothing has an order: the history is the input's.
     """
 
-    input: Node
     by: tuple[tuple[str, bool], ...]
     """Columns and whether they descend."""
 
@@ -377,9 +362,10 @@ class Sort(Node):
             if column in [name for name, _ in self.by[:at]]:
                 raise QueryError(f"the sort names {column} twice")
 
-    @cached_property
-    def schema(self) -> Schema:
-        return self.input.schema
+
+def sources_of(*roots: Node) -> dict[str, Source]:
+    """The sources of plans, by their names."""
+    return {each.name: each for each in walk(*roots) if isinstance(each, Source)}
 
 
 def _require_same_types(what: str, left: Node, right: Node) -> None:

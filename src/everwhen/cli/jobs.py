@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from everwhen.cli.command import DONE, FAILED, Command, count_of, count_option, fail, tick_option, warn
+from everwhen.cli.command import DONE, FAILED, Command, count_of, count_option, fail, note, tick_option, warn
 from everwhen.cli.query import query_text
 from everwhen.engine.interruption import interruptible
 from everwhen.errors import InUseError, QueryError, StateError
@@ -77,7 +77,7 @@ def _start(options: argparse.Namespace) -> int:
 
     place = Path(options.checkpoint)
     place.mkdir(parents=True, exist_ok=True)
-    tell = JobLog(place, _told)
+    tell = JobLog(place, note)
     for each in plan.grows:
         warn(each)
     name = Path(options.job).name
@@ -114,11 +114,6 @@ def _start(options: argparse.Namespace) -> int:
             ended = _logged(tell, name, spark_job.run)
     sys.stderr.write(f"everwhen: {name}: {ended}\n")
     return DONE
-
-
-def _told(words: str) -> None:
-    sys.stderr.write(f"everwhen: {words}\n")
-    sys.stderr.flush()
 
 
 def _logged(tell: JobLog, name: str, work: Callable[[], str]) -> str:

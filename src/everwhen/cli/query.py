@@ -17,7 +17,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Final
 
-from everwhen.algebra.nodes import Node, Source, walk
+from everwhen.algebra.nodes import Node, Source, sources_of
 from everwhen.cli.command import input_option, tick_option, warn
 from everwhen.cli.source_options import SourceOptions, declare_sources
 from everwhen.core.schema import Schema
@@ -71,7 +71,7 @@ class Compiled:
     @property
     def sources(self) -> dict[str, Source]:
         """What is read, by name."""
-        return {one.name: one for one in walk(self.node) if isinstance(one, Source)}
+        return sources_of(self.node)
 
 
 @contextmanager
@@ -91,7 +91,7 @@ def compiled(
         given.said.check(program.sources)
         logical = given.said.apply(program.query.node)
         node, applied = _planned(logical, text, options.no_optimize)
-        reads = {one.name for one in walk(node) if isinstance(one, Source)}
+        reads = set(sources_of(node))
         found = given.inputs(program, options.tick, need_files)
         inputs = {name: found[name] for name in found if name in reads}
         axis = TimeAxis(tick_length(options.tick), axis_of_inputs(node, inputs).dated)

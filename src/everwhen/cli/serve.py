@@ -78,10 +78,7 @@ def _serve(options: argparse.Namespace) -> int:
     from everwhen.shell.input import Feeds
 
     feeds = Feeds(options.tick, options.batch)
-    for name, file in options.inputs:
-        if name.lower() in (known.lower() for known in feeds.files):
-            raise QueryError(f"the input {name} is given twice; it has one file")
-        feeds.attach(name, file)
+    feeds.attach_all(options.inputs)
     session = SqlSession(options.emit, options.tick, allow_unbounded=options.allow_unbounded, found=feeds.found)
     rate = options.rate or (RATE if options.demo else None)
     engine = EngineLoop(session, feeds, rate, playing=not (options.paused or options.when_opened))
@@ -109,12 +106,12 @@ def _check_read(given: Sequence[str], reads: Sequence[str], options: argparse.Na
 
 
 @contextmanager
-def page_beside(port: int = 0) -> Iterator[str]:
+def page_beside() -> Iterator[str]:
     """The page of the demo in a process of its own, as long as something else runs: its address, or nothing.
 
     It computes nothing before somebody opens it: the other one has the machine to itself until then.
     """
-    words = [sys.executable, "-m", "everwhen.cli", "serve", "--demo", "--when-opened", "--port", str(port)]
+    words = [sys.executable, "-m", "everwhen.cli", "serve", "--demo", "--when-opened", "--port", "0"]
     child = subprocess.Popen(words, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, start_new_session=True)
     assert child.stderr is not None
     try:

@@ -35,10 +35,7 @@ def _shell(options: argparse.Namespace) -> int:
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")  # an answer may have letters that the terminal has not
     feeds = Feeds(options.tick, options.batch)
-    for name, file in options.inputs:
-        if name.lower() in (known.lower() for known in feeds.files):
-            raise QueryError(f"the input {name} is given twice; it has one file")
-        feeds.attach(name, file)
+    feeds.attach_all(options.inputs)
     session = SqlSession(
         options.emit,
         options.tick,

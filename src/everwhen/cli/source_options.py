@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, cast, get_args
 
-from everwhen.algebra.nodes import Node, Source, over, walk
+from everwhen.algebra.nodes import Node, Source, rebuilt
 from everwhen.core.kinds import kind
 from everwhen.core.schema import Schema
 from everwhen.core.source_policy import Late, SourcePolicy
@@ -127,13 +127,8 @@ class SourceOptions:
         """A plan whose sources are as these options say."""
         if not (self.within or self.idle or self.late):
             return node
-        done: dict[int, Node] = {}
-        for each in walk(node):
-            if isinstance(each, Source):
-                done[id(each)] = replace(each, policy=self.policy(each))
-            else:
-                done[id(each)] = over(each, *(done[id(child)] for child in each.inputs))
-        return done[id(node)]
+        said = lambda each: replace(each, policy=self.policy(each)) if isinstance(each, Source) else None  # noqa: E731
+        return rebuilt(said, node)[0]
 
 
 def _by_stream(texts: Iterable[str], option: str) -> dict[str, str]:

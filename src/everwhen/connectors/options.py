@@ -66,13 +66,6 @@ class Option:
         """Whether it stands for all options with its beginning."""
         return self.name.endswith(_ANY)
 
-    @property
-    def described(self) -> str:
-        """The option in a line."""
-        kind = " | ".join(map(repr, self.choices)) if self.choices else _WORDS[self.type]
-        rest = "; required" if self.required else "" if self.default is None else f"; default {self.default!r}"
-        return f"{self.name}: {self.help} ({kind}{rest})"
-
 
 @dataclass(frozen=True)
 class Options(Mapping[str, Any]):

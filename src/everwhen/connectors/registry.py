@@ -15,6 +15,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
@@ -92,6 +93,17 @@ class SourceConnector:
     spark: OpenOnSpark | None = None
     promise: str = ""
     aliases: tuple[str, ...] = ()
+
+    def on_spark(
+        self, options: Options, place: SourcePlace, session: SparkSession, reader: str = "spark"
+    ) -> SparkInput:
+        """A source as Spark reads it: by Spark's own means, or the same input as in process, as a streaming DataFrame.
+        `reader`: by which name it is told how far it is never asked again."""
+        if self.spark is not None:
+            return self.spark(options, place, session)
+        from everwhen.spark.sources.live_stream import live_frame
+
+        return SparkInput(*live_frame(session, partial(self.open, options, place), reader))
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,25 +8,16 @@ from typing import Final
 from everwhen.connectors.json_rows import change_lines
 from everwhen.connectors.options import Option
 from everwhen.connectors.registry import SinkConnector
-from everwhen.core.schema import Schema
+from everwhen.sinks.base import PlacelessSink
 from everwhen.sinks.console import ConsoleSink
 from everwhen.sinks.discard import DiscardSink
 from everwhen.sinks.rows import FORMS, RowChanges, RowSink
 
 
-class DiscardRows(RowSink):
+class DiscardRows(PlacelessSink, RowSink):
     """Takes every epoch and keeps nothing."""
 
     lasting = False
-
-    def __init__(self) -> None:
-        self._last = -1
-
-    def prepare(self, schema: Schema) -> None:
-        """There is no place to make ready."""
-
-    def committed(self) -> int:
-        return self._last
 
     def commit(self, epoch: int, changes: RowChanges) -> None:
         self._last = max(self._last, epoch)
@@ -36,7 +27,6 @@ class ConsoleRows(DiscardRows):
     """Prints the changes of an epoch as JSON lines, at most so many."""
 
     def __init__(self, rows: int) -> None:
-        super().__init__()
         self._rows = rows
 
     def commit(self, epoch: int, changes: RowChanges) -> None:

@@ -8,7 +8,6 @@ A uint64 meets no signed integer, since no integer type holds both: the user cas
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from typing import Any, Final, Literal
 
 import pyarrow as pa
@@ -175,14 +174,6 @@ def common(left: pa.DataType, right: pa.DataType, where: str, *, wide: bool = Fa
             return pa.timestamp(finer(left, right), left.tz)
         case _:
             raise mismatch(left, right, where)
-
-
-def common_of(types: Sequence[pa.DataType], where: str) -> pa.DataType:
-    """The common type of any number of types."""
-    found = pa.null()
-    for type_ in types:
-        found = common(found, type_, where)
-    return found
 
 
 def finer(left: Any, right: Any) -> str:

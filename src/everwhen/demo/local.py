@@ -5,11 +5,11 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import numpy as np
 from rich.console import Console
@@ -66,20 +66,7 @@ FIRST_WORDS: Final = (
 )
 
 
-class Runtime(Protocol):
-    """What the demo needs of a runtime; `everwhen.engine.local.LocalRuntime` is one."""
-
-    @property
-    def progress(self) -> Mapping[str, int]: ...
-
-    def push(self, batches: dict[str, ElementBatch]) -> Mapping[str, ElementBatch]: ...
-
-    def close(self) -> Mapping[str, ElementBatch]: ...
-
-    def metadata(self) -> Sequence[Any]: ...
-
-
-Make = Callable[[Mapping[str, Stream]], Runtime]
+Make = Callable[[Mapping[str, Stream]], LocalRuntime]
 
 
 def demo_queries() -> dict[str, Stream]:
@@ -100,29 +87,65 @@ def demo_queries() -> dict[str, Stream]:
     }
 
 
-class Demo:
+class DemoRun:
+    """What a run keeps, whatever runs it: what queries have said, and how fast events come."""
+
+    rate_seconds, depth = RATE_SECONDS, DEPTH
+
+    def __init__(self, queries: Iterable[str], limit: str, is_played: bool = False) -> None:
+        self.results = {name: Results(is_played=is_played) for name in queries}
+        self.storyteller = Storyteller()
+        self.read = dict.fromkeys(STREAMS, 0)
+        self.now = NEVER
+        self.limit = limit
+        self.began = time.monotonic()
+        self._recent = deque([(self.began, 0)])
+
+    def _take(self, outputs: Mapping[str, ElementBatch], before: int) -> None:
+        for name, batch in outputs.items():
+            self.results[name].take(batch, before, self.now)
+            self.storyteller.take(name, batch, before, self.now)
+
+    def _count(self, moment: float, events: int) -> None:
+        """So many events have come by now."""
+        self._recent.append((moment, events))
+        while len(self._recent) > 2 and moment - self._recent[0][0] > self.rate_seconds:
+            self._recent.popleft()
+
+    def _seen(self, now: int) -> dict[str, Any]:
+        """What a view shows at an instant, of both engines."""
+        (first, then), (last, since) = self._recent[0], self._recent[-1]
+        return {
+            "limit": self.limit,
+            "rate": (since - then) / (last - first) if last > first else 0.0,
+            "now": now,
+            "queries": [results.view(name, TITLES[name], now, self.depth) for name, results in self.results.items()],
+            "inputs": [self._input(name) for name in STREAMS],
+            "depth": self.depth,
+            "stories": [story.told() for story in self.storyteller.told()],
+        }
+
+    def _input(self, name: str) -> InputView:
+        raise NotImplementedError
+
+
+class Demo(DemoRun):
     """A run: feeds the runtime epoch by epoch and keeps what the view shows."""
 
     def __init__(
         self,
-        runtime: Runtime,
+        runtime: LocalRuntime,
         queries: Iterable[str],
         config: NexmarkConfig,
         limit: str = "",
         is_compiling: Callable[[], bool] = lambda: False,
     ) -> None:
+        super().__init__(queries, limit)
         self.runtime = runtime
         self.is_compiling = is_compiling
         self.generator = NexmarkGenerator(config)
-        self.results = {name: Results() for name in queries}
-        self.storyteller = Storyteller()
-        self.read = dict.fromkeys(STREAMS, 0)
         self.newest: dict[str, int] = {}
-        self.now = NEVER
         self.slot = 0
-        self.limit = limit
-        self.began = time.monotonic()
-        self._recent = deque([(self.began, 0)])
         self.shown = self.view()
 
     def run(self, show: Callable[[DemoView], None], seconds: float | None, events: int | None, frame: float) -> None:
@@ -155,10 +178,7 @@ class Demo:
         self.now = max(self.newest.values(), default=NEVER)
         self._take(self.runtime.push(batches), before)
         self.slot += events
-        moment = time.monotonic()
-        self._recent.append((moment, self.slot))
-        while len(self._recent) > 2 and moment - self._recent[0][0] > RATE_SECONDS:
-            self._recent.popleft()
+        self._count(time.monotonic(), self.slot)
 
     def close(self) -> None:
         """All inputs are complete: what is still open becomes final and the state goes."""
@@ -170,21 +190,14 @@ class Demo:
 
     def view(self) -> DemoView:
         """What is to be seen now."""
-        (first, then), (last, since) = self._recent[0], self._recent[-1]
         return DemoView(
-            elapsed=last - self.began,
-            limit=self.limit,
+            elapsed=self._recent[-1][0] - self.began,
             events=self.slot,
-            rate=(since - then) / (last - first) if last > first else 0.0,
-            now=self.now,
-            queries=[results.view(name, TITLES[name], self.now, DEPTH) for name, results in self.results.items()],
-            inputs=[self._input(name) for name in STREAMS],
             parts=[
                 PartView(one.name, one.rows_in, one.rows_out, one.state_rows, one.state_bytes)
                 for one in self.runtime.metadata()
             ],
-            depth=DEPTH,
-            stories=[story.told() for story in self.storyteller.told()],
+            **self._seen(self.now),
             waiting="Loops are being compiled. Until then they are interpreted." if self.is_compiling() else "",
         )
 
@@ -193,13 +206,8 @@ class Demo:
         lag = None if newest is None or cti in (NEVER, INF) else max(newest - cti, 0)
         return InputView(name, self.read[name], cti, lag)
 
-    def _take(self, outputs: Mapping[str, ElementBatch], before: int) -> None:
-        for name, batch in outputs.items():
-            self.results[name].take(batch, before, self.now)
-            self.storyteller.take(name, batch, before, self.now)
 
-
-def compile_behind(runtime: Runtime) -> threading.Thread:
+def compile_behind(runtime: LocalRuntime) -> threading.Thread:
     """Compile the loops of a runtime in another thread, by sending events through it; returns at once."""
 
     def send() -> None:
@@ -243,7 +251,7 @@ def run_local(
     return 0
 
 
-def local_runtime(queries: Mapping[str, Stream]) -> Runtime:
+def local_runtime(queries: Mapping[str, Stream]) -> LocalRuntime:
     """All queries in this process, answering at once and correcting later."""
     return LocalRuntime(dict(queries), emit="current")
 

@@ -14,9 +14,8 @@ import signal
 import tempfile
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -27,15 +26,13 @@ from everwhen.algebra.builder import Stream
 from everwhen.compiled.njit import compiling_at_once
 from everwhen.core.time import INF, NEVER
 from everwhen.demo.local import CONFIG as LOCAL_CONFIG
-from everwhen.demo.local import TITLES
+from everwhen.demo.local import DemoRun
 from everwhen.demo.nexmark import queries as nexmark
 from everwhen.demo.nexmark.generator import STREAMS, generate
-from everwhen.demo.results import Results
-from everwhen.demo.story import Storyteller
 from everwhen.demo.view import DemoView, InputView, PartView, progress_line, render, summary
 from everwhen.engine.local import LocalRuntime
 from everwhen.errors import EverwhenError
-from everwhen.spark.api.launch import children, heard_by
+from everwhen.spark.api.launch import children, heard_by, told_signals
 from everwhen.stream.element_batch import ElementBatch
 
 if TYPE_CHECKING:
@@ -174,21 +171,19 @@ class Launch:
 # -- the run -------------------------------------------------------------------------------------------------------
 
 
-class SparkDemo:
+class SparkDemo(DemoRun):
     """What has come out so far.  The sinks hand elements in; `take` counts an epoch when its report is there."""
 
+    rate_seconds, depth = RATE_SECONDS, DEPTH
+
     def __init__(self, queries: Sequence[str], limit: str = "") -> None:
-        self.results = {name: Results(is_played=True) for name in queries}
-        self.storyteller = Storyteller()
-        self.limit = limit
-        self.read = dict.fromkeys(STREAMS, 0)
-        self.now = self.before = NEVER
-        self.began = self.last = time.monotonic()
+        super().__init__(queries, limit, is_played=True)
+        self.before = NEVER
+        self.last = self.began
         self.pace = 1.0
         self.report: EpochReport | None = None
         self._arrived: dict[int, dict[str, ElementBatch]] = {}
         self._rows_in: dict[int, int] = {}
-        self._recent = deque([(self.began, 0)])
 
     def sink(self, name: str) -> Callable[[int, ElementBatch], None]:
         """A sink for the elements of one query; they wait until the epoch is counted."""
@@ -204,9 +199,7 @@ class SparkDemo:
         news = [report for report in reports if report.epoch > seen]
         for report in news:
             self.before, self.now = self.now, max(self.now, report.tau)
-            for name, batch in self._arrived.pop(report.epoch, {}).items():
-                self.results[name].take(batch, self.before, self.now)
-                self.storyteller.take(name, batch, self.before, self.now)
+            self._take(self._arrived.pop(report.epoch, {}), self.before)
             for name in self.read:
                 self.read[name] += max((note["fed"].get(name, 0) for note in report.buckets), default=0)
             for note in report.buckets:
@@ -215,9 +208,7 @@ class SparkDemo:
         if news:
             moment = time.monotonic()
             self.pace, self.last = max(moment - self.last, 0.1), moment
-            self._recent.append((self.last, sum(self.read.values())))
-            while len(self._recent) > 2 and self.last - self._recent[0][0] > RATE_SECONDS:
-                self._recent.popleft()
+            self._count(self.last, sum(self.read.values()))
         return bool(news)
 
     @property
@@ -235,24 +226,16 @@ class SparkDemo:
 
     def view(self, live: bool = True) -> DemoView:
         """What is to be seen now; `live`: an epoch is under way."""
-        (first, then), (last, since) = self._recent[0], self._recent[-1]
         moment = time.monotonic()
-        now = self.playing(moment) if live else self.now
         return DemoView(
             elapsed=max((moment if live else self.last) - self.began, 0.0),
-            limit=self.limit,
             events=sum(self.read.values()),
-            rate=(since - then) / (last - first) if last > first else 0.0,
-            now=now,
-            queries=[results.view(name, TITLES[name], now, DEPTH) for name, results in self.results.items()],
-            inputs=[self._input(name) for name in STREAMS],
+            **self._seen(self.playing(moment) if live else self.now),
             parts=self._stages(),
             part="stage",
-            depth=DEPTH,
             engine="NEXMark on Spark",
             epochs=self._epochs(moment if live else None),
             waiting=self._waiting(),
-            stories=[story.told() for story in self.storyteller.told()],
         )
 
     def _input(self, name: str) -> InputView:
@@ -293,7 +276,7 @@ def run_spark(console: Console, plain: bool, seconds: float | None, events: int 
     demo = SparkDemo(list(demo_queries()), "" if seconds is None else f" of {seconds:g} s")
     launch = Launch({name: demo.sink(name) for name in demo.results}, events)
     stop = threading.Event()
-    with _interrupted(stop):
+    with told_signals(lambda _: stop.set()):
         launch.begin()
         started = _await_first_epoch(console, plain, launch, demo, stop)
         if started:
@@ -307,7 +290,7 @@ def run_spark(console: Console, plain: bool, seconds: float | None, events: int 
         error = launch.error or (launch.handle.last_error if launch.handle is not None else None)
         if stop.is_set() and launch.handle is None:
             console.print("Stopped before the start.")
-        with _busy(console, plain, "Stopping Spark"):
+        with nullcontext() if plain else console.status("Stopping Spark ..."):
             launch.close()
     if error is not None:
         return _failed(console, error, running=started)
@@ -321,7 +304,7 @@ def run_spark(console: Console, plain: bool, seconds: float | None, events: int 
 def _await_first_epoch(console: Console, plain: bool, launch: Launch, demo: SparkDemo, stop: threading.Event) -> bool:
     """Says what is happening until there is something to see; whether there is."""
     began, said = time.monotonic(), ""
-    with console.status(launch.words) if not plain else _nothing() as status:
+    with console.status(launch.words) if not plain else nullcontext() as status:
         while not stop.is_set() and launch.error is None:
             if launch.handle is not None:
                 if demo.take(launch.handle.recent) and demo.now > NEVER:
@@ -369,32 +352,3 @@ def _failed(console: Console, error: BaseException, running: bool) -> int:
     console.print(f"{what}: {text}", soft_wrap=True, markup=False, highlight=False)
     console.print(INSTEAD, soft_wrap=True, highlight=False)
     return 1
-
-
-@contextmanager
-def _interrupted(stop: threading.Event) -> Iterator[None]:
-    """Ctrl-C, or being asked to end, sets the event and does nothing else: it can come at any moment, also twice."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    signals = (signal.SIGINT, signal.SIGTERM)
-    before = [signal.signal(one, lambda number, frame: stop.set()) for one in signals]
-    try:
-        yield
-    finally:
-        for one, handler in zip(signals, before, strict=True):
-            signal.signal(one, handler)
-
-
-@contextmanager
-def _busy(console: Console, plain: bool, words: str) -> Iterator[None]:
-    if plain:
-        yield
-    else:
-        with console.status(f"{words} ..."):
-            yield
-
-
-@contextmanager
-def _nothing() -> Iterator[None]:
-    yield None

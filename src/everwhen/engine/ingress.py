@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Set
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from everwhen.algebra.nodes import Source
 from everwhen.core.late_count import LateCount
@@ -34,6 +34,9 @@ from everwhen.plan.physical import Port
 from everwhen.rows.changes import no_changes
 from everwhen.rows.codec import RowCodec
 from everwhen.stream.element_batch import ADJUST, ElementBatch
+
+if TYPE_CHECKING:
+    from everwhen.engine.observe.gauge import Gauge
 
 OnDropped = Callable[[str, DroppedElements], None]
 """Called with the name of a source and the elements that were given up."""
@@ -63,16 +66,6 @@ class SourceInput:
         return self.max_end if align is None else max(self.max_end, _end(align.waiting()))
 
 
-class InputGauge(Protocol):
-    """Somebody who measures what an input brings (`observe/gauge.py`)."""
-
-    def take_elements(self, given: CheckedBatch, tau: int) -> None:
-        """What goes on in an epoch."""
-
-    def snapshot(self) -> Any:
-        """What was measured, as plain data."""
-
-
 class Ingress:
     """Sources by the names that they have at their levels.
 
@@ -98,7 +91,7 @@ class Ingress:
         self._horizons: dict[Bounds, ReleaseHorizon] = {}
         self._dropped = dropped
         self._heard: dict[str, float] = {}
-        self.gauges: dict[str, InputGauge] = {}
+        self.gauges: dict[str, Gauge] = {}
         """Who measures what inputs bring, by their names."""
 
     # -- sources ------------------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from functools import partial
 from typing import Any
 
-from everwhen.algebra.builder import Stream
+from everwhen.algebra.builder import node_of
 from everwhen.core.consistency import MIDDLE, Consistency, Duration, emit_named
 from everwhen.core.emit import Emit
 from everwhen.core.late_count import LateCount
@@ -77,7 +77,7 @@ class LocalRuntime(ChangingRuntime, LocalView):
             raise QueryError("there is no query to run")
         if emit is not None:
             consistency = consistency.emitting(emit if isinstance(emit, Emit) else emit_named(emit))
-        self._queries = {name: legal_loops(q.node if isinstance(q, Stream) else q) for name, q in named.items()}
+        self._queries = {name: legal_loops(node_of(q)) for name, q in named.items()}
         self._asked = self._queries
         plan = lower(self._queries, consistency.emit)
         self._consistency, self._built = consistency, consistency

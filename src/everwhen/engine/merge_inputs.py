@@ -81,27 +81,21 @@ def leave_at(flow: Dataflow[str, OutputPort], sources: Collection[str], until: i
 
 def with_copy(query: n.Node, name: str, like: str) -> n.Node:
     """A plan whose merge has one more copy: as the one that reads `like`, over a source called `name`."""
+
+    def renamed(node: n.Node) -> n.Node | None:
+        return replace(node, name=name) if isinstance(node, n.Source) and node.name == like else None
+
     made: dict[int, n.Node] = {}
     for node in n.walk(query):
         found = n.over(node, *(made[id(each)] for each in node.inputs))
         if isinstance(node, n.LMerge) and isinstance(found, n.LMerge):
             for copy in found.copies:
-                if like in {each.name for each in n.walk(copy) if isinstance(each, n.Source)}:
-                    copies, since = (*found.copies, _renamed(copy, name, like)), (*found.since, NEVER)
-                    found = replace(found, copies=copies, since=since, names=(*found.names, name))
+                if like in n.sources_of(copy):
+                    copies = (*found.copies, *n.rebuilt(renamed, copy))
+                    found = replace(found, copies=copies, since=(*found.since, NEVER), names=(*found.names, name))
                     break
         made[id(node)] = found
     return made[id(query)]
-
-
-def _renamed(copy: n.Node, name: str, like: str) -> n.Node:
-    made: dict[int, n.Node] = {}
-    for node in n.walk(copy):
-        if isinstance(node, n.Source) and node.name == like:
-            made[id(node)] = replace(node, name=name)
-        else:
-            made[id(node)] = n.over(node, *(made[id(each)] for each in node.inputs))
-    return made[id(copy)]
 
 
 def grow(dataflow: FixedDataflow, plan: PhysicalPlan, name: str, since: int) -> None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import numpy as np
 
@@ -22,6 +22,9 @@ from everwhen.plan.names import operator_names
 from everwhen.plan.physical import PlacedOperator, Port
 from everwhen.rows.changes import Changes, no_changes
 from everwhen.rows.codec import RowCodec
+
+if TYPE_CHECKING:
+    from everwhen.engine.observe.gauge import Gauge
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,16 +49,6 @@ class StepCheck(Protocol):
         """An operator has been stepped."""
 
 
-class OutputGauge(Protocol):
-    """Somebody who measures what an operator says (`observe/gauge.py`)."""
-
-    def take(self, given: Changes, tau: int) -> None:
-        """What a step gave, before it is counted."""
-
-    def snapshot(self) -> Any:
-        """What was measured, as plain data."""
-
-
 @dataclass
 class OperatorNode:
     """An operator that sees its inputs from the instant `since` on.  Its output is exact from `exact` on."""
@@ -78,7 +71,7 @@ class OperatorNode:
     rows_out: int = 0
     seconds: float = 0.0
     """How long its steps took, in this process."""
-    gauge: OutputGauge | None = None
+    gauge: Gauge | None = None
     measured: Any = None
     """What a snapshot tells of what was measured, until somebody asks for it."""
 

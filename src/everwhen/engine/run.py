@@ -6,8 +6,8 @@ import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
-from everwhen.algebra.builder import Stream
-from everwhen.algebra.nodes import Sort, Source, walk
+from everwhen.algebra.builder import node_of
+from everwhen.algebra.nodes import Sort, sources_of, walk
 from everwhen.core.consistency import MIDDLE, STRONG, WEAK, Consistency, consistency
 from everwhen.core.emit import Emit
 from everwhen.core.late_count import LateWarnings
@@ -67,8 +67,8 @@ def run(
     cti ∞
     """
     batches = run_batches(query, inputs, consistency, emit=emit, batch=batch, open=open, dropped=dropped, idle=idle)
-    node = query.node if isinstance(query, Stream) else query
-    axis = axis_of(_sources(query).values(), inputs)
+    node = node_of(query)
+    axis = axis_of(sources_of(node_of(query)).values(), inputs)
     return Answer(batches, node.schema, axis.tick_text, axis.dated, isinstance(node, Sort))
 
 
@@ -103,12 +103,12 @@ def run_batches(
         raise QueryError(
             f"the query does not read {', '.join(sorted(unknown))}; it reads {', '.join(sorted(runtime.inputs))}"
         )
-    sources = _sources(query)
+    sources = sources_of(node_of(query))
     given = {name: batches_of(inputs[name], sources[name], batch) for name in inputs}
     whole = [name for name, source in sources.items() if source.is_finite]
     epochs = EpochReader(given, batch, open, whole, fill_up=False)
     silent = open and runtime.consistency.emit is Emit.FINAL
-    node = query.node if isinstance(query, Stream) else query
+    node = node_of(query)
     steps = None if dropped is not None or any(map(calls_functions, walk(node))) else StepsApart()
     return _told(runtime, epochs, open, steps) if silent or runtime.late else runtime.answers(epochs, steps)
 
@@ -124,8 +124,3 @@ def _told(runtime: LocalRuntime, epochs: Iterable[Epoch], open: bool, steps: Ste
     silent = sorted(name for name, cti in runtime.progress.items() if cti == NEVER)
     if open and silent and not said and runtime.consistency.emit is Emit.FINAL:
         _log.warning("%s", never_promised(silent, final=True))
-
-
-def _sources(query: Query) -> dict[str, Source]:
-    node = query.node if isinstance(query, Stream) else query
-    return {one.name: one for one in walk(node) if isinstance(one, Source)}

@@ -18,7 +18,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from everwhen.algebra.builder import Stream
-from everwhen.algebra.nodes import Node, Source, over, walk
+from everwhen.algebra.nodes import Node, Source, rebuilt
 from everwhen.core.consistency import LEVELS, MIDDLE, Consistency, consistency
 from everwhen.core.time import INF, show_length
 from everwhen.errors import QueryError
@@ -84,18 +84,18 @@ def at_level(
     if level.finalizes or level.aligns or idle:
         bounded = lower({"": node}, level.emit).waiting_sources()
     found: dict[str, tuple[str, Bounds]] = {}
-    placed: dict[int, Node] = {}
-    for each in walk(node):
-        if isinstance(each, Source):
-            bounds = bounds_of(each.name, level, bounded, idle=idle, own=own)
-            if not bounds.aligns:  # nothing waits, whatever B is
-                bounds = replace(bounds, block=0)
-            name = bounds.name(each.name)
-            found[name] = each.name, bounds
-            placed[id(each)] = each if name == each.name else replace(each, name=name)
-        else:
-            placed[id(each)] = over(each, *(placed[id(child)] for child in each.inputs))
-    return placed[id(node)], found
+
+    def placed(each: Node) -> Node | None:
+        if not isinstance(each, Source):
+            return None
+        bounds = bounds_of(each.name, level, bounded, idle=idle, own=own)
+        if not bounds.aligns:  # nothing waits, whatever B is
+            bounds = replace(bounds, block=0)
+        name = bounds.name(each.name)
+        found[name] = each.name, bounds
+        return each if name == each.name else replace(each, name=name)
+
+    return rebuilt(placed, node)[0], found
 
 
 def bounds_of(source: str, level: Consistency, bounded: frozenset[str], *, idle: bool = False, own: int = 0) -> Bounds:

@@ -111,11 +111,6 @@ def contents_of(path_or_file: Readable) -> Contents:
         return Contents(_payload_schema(columns, source), _axis(columns, source))
 
 
-def schema_of(path_or_file: Readable) -> Schema:
-    """The schema of a file of elements."""
-    return contents_of(path_or_file).schema
-
-
 def is_parquet(path_or_file: Readable) -> TypeGuard[str | os.PathLike[str]]:
     """Whether a file's name says that it is Parquet."""
     return isinstance(path_or_file, str | os.PathLike) and os.fspath(path_or_file).lower().endswith(".parquet")

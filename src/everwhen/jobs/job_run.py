@@ -127,7 +127,7 @@ class JobRun(ABC):
             return
         self._told = now
         status = self.status(state, error)
-        with blamed(StateError, str(self.place), "tell its status"):
+        with blamed(str(self.place), "tell its status"):
             write_status(self.place, status)
         self._watch(status)
 

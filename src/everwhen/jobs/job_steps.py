@@ -13,9 +13,8 @@ from typing import Any
 from everwhen.algebra.nodes import Node
 from everwhen.core.consistency import Consistency
 from everwhen.core.time import INF, NEVER
-from everwhen.engine.epochs import joined
 from everwhen.engine.files.live.inputs import LiveInput
-from everwhen.engine.files.live.steps import LiveSteps, Step
+from everwhen.engine.files.live.steps import LiveSteps, Step, together
 from everwhen.engine.files.replans import RestoredRuntime
 from everwhen.engine.idle_sources import NotedClock
 from everwhen.engine.ingress import OnDropped
@@ -23,8 +22,6 @@ from everwhen.engine.local import LocalRuntime
 from everwhen.engine.observe.analyze import Analysis
 from everwhen.engine.observe.find_waiting import Writes
 from everwhen.engine.observe.waiting import Waiting
-from everwhen.errors import InputError
-from everwhen.formats.changelog.layout import Start
 from everwhen.jobs.status import OperatorStatus, shown_instant
 from everwhen.operators.contract import StateSize
 from everwhen.operators.ingress.finalize import DroppedElements
@@ -35,6 +32,8 @@ from everwhen.stream.element_batch import ADJUST, CTI, ElementBatch, empty_eleme
 class JobSteps(LiveSteps):
     """Several queries, at several levels, over the same inputs.  `promises`: what is promised on each answer; `dropped`
     is told what was given up of an input, by the first runtime that reads it, `given_up` counts that."""
+
+    _anew = "new sinks"
 
     def __init__(
         self,
@@ -68,20 +67,9 @@ class JobSteps(LiveSteps):
     def answers(self, step: Step) -> dict[str, ElementBatch]:
         """What each query says to a step."""
         parts: dict[str, list[ElementBatch]] = {name: [] for name in self.schemas}
-        if step.now is not None:
-            self.clock.now = step.now
-            self._heard |= dict.fromkeys(step.batches, step.now)
-        try:
-            fresh = {name for name in step.begun if name not in self._started}
-            self._started |= fresh
+        with self._taking(step) as fresh:
             for runtime in self.runtimes:
                 self._run(runtime, step, parts, fresh)
-        except InputError as bad:
-            for each in self.inputs.values():
-                known = each.place_of(bad)
-                if known is not bad:
-                    raise known from None
-            raise
         self.closed |= set(step.closes)
         self.read += sum(map(len, step.batches.values()))
         for name, batch in step.batches.items():
@@ -99,7 +87,8 @@ class JobSteps(LiveSteps):
 
         for name, start in step.begun.items():
             if name in mine:
-                add(self._begins(runtime, name, start, name in fresh))
+                for said in self._begin(runtime, name, start, name in fresh):
+                    add(said)
         batches = {name: batch for name, batch in step.batches.items() if name in mine}
         if batches or step.now is not None or runtime.owes:
             add(runtime.push(batches))
@@ -109,34 +98,16 @@ class JobSteps(LiveSteps):
         if all(reached == INF for reached in runtime.progress.values()) and not self._over(parts, runtime):
             add(runtime.close())
 
-    def _begins(self, runtime: LocalRuntime, name: str, start: Start, fresh: bool) -> dict[str, ElementBatch]:
-        """The writer of an input has begun, at first or anew: what is said because of it."""
-        if fresh and start.since > NEVER:
-            self.begins[name] = start.since
-        if name not in runtime.merged:
-            if fresh:
-                return {}
-            raise InputError(
-                f"the writer of {name} has begun anew (start {start.id}), and what it said before does not count",
-                source=self.inputs[name].given.file,
-                remedy="a merge takes such a copy for a new input: LMERGE; or take a new checkpoint and new sinks",
-            )
-        if fresh and start.since == NEVER:
-            return {}
-        left = runtime.detach(name) if name in runtime.present else {}
-        came = runtime.attach(name, since=start.since)
-        return {query: joined([*([left[query]] if query in left else []), batch]) for query, batch in came.items()}
-
     def _over(self, parts: Mapping[str, list[ElementBatch]], runtime: LocalRuntime) -> bool:
         names = self._names[self.runtimes.index(runtime)]
         return all(self.promises[name] == INF or _promise(parts[name]) == INF for name in names)
 
     def _whole(self, name: str, batches: list[ElementBatch]) -> ElementBatch:
-        found = [batch for batch in batches if len(batch)]
-        self.promises[name] = max(self.promises[name], _promise(found))
-        self.said[name] += sum(map(len, found))
-        self.corrections[name] += sum(int((batch.op == ADJUST).sum()) for batch in found)
-        return joined(found) if found else empty_elements(self.schemas[name])
+        said = together(batches, self.schemas[name])
+        self.promises[name] = max(self.promises[name], _promise([said]))
+        self.said[name] += len(said)
+        self.corrections[name] += int((said.op == ADJUST).sum())
+        return said
 
     # -- other queries ------------------------------------------------------------------------------------------
 

@@ -313,7 +313,7 @@ class LocalJob(JobRun):
         if self.epoch < 0 or (self.epoch == self._kept_epoch and not again):
             return
         forms = {name: sink.snapshot() for name, sink in self.sinks.items() if isinstance(sink, FormedSink)}
-        with blamed(StateError, str(self.place), "keep its state"):
+        with blamed(str(self.place), "keep its state"):
             self._late.flush()
             steps = self.steps.snapshot()
             left = {name: self._left[name] for name in self.steps.going_over()}

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from everwhen.algebra.builder import Stream
-from everwhen.algebra.nodes import Source, walk
+from everwhen.algebra.nodes import sources_of
 from everwhen.core.consistency import Consistency
 from everwhen.core.schema import Schema
 from everwhen.core.time import INF, NEVER, show
@@ -128,7 +128,6 @@ class SparkJob(JobRun):
                 raise
 
     def _begin(self, spark: SparkSession, writer: str) -> None:
-        from everwhen.connectors.on_spark import spark_input
         from everwhen.spark.api.start import start
 
         sinks = self.plan.sinks
@@ -141,14 +140,10 @@ class SparkJob(JobRun):
         (self.place / "counts").mkdir(exist_ok=True)
         for number, level in enumerate(levels):
             mine = {name: Stream(sink.node, asked=sink.asked) for name, sink in sinks.items() if sink.level == level}
-            reads = {each.name for each in walk(*(query.node for query in mine.values())) if isinstance(each, Source)}
+            reads = set(sources_of(*(query.node for query in mine.values())))
             opened = {
-                name: spark_input(
-                    each.connector,
-                    each.options,
-                    self.plan.source_place(name, self.place, number),
-                    spark,
-                    f"job {self.place} {number}",
+                name: each.connector.on_spark(
+                    each.options, self.plan.source_place(name, self.place, number), spark, f"job {self.place} {number}"
                 )
                 for name, each in self.plan.sources.items()
                 if name in reads

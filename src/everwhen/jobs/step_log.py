@@ -68,7 +68,7 @@ class StepLog:
         assert self._file is not None
         text = json.dumps({"epoch": logged.epoch, "steps": logged.steps, "said": logged.said}, separators=(",", ":"))
         rest = text.encode() + b"\n"
-        with blamed(StateError, str(self._place), "note an epoch"):
+        with blamed(str(self._place), "note an epoch"):
             while rest:  # a disk that becomes full takes a part
                 rest = rest[self._file.write(rest) or 0 :]
             os.fsync(self._file.fileno())

@@ -23,9 +23,9 @@ _NAMED: Final = re.compile(r"[A-Za-z_]\w*")
 _ALSO: Final = frozenset({"KEY", "UNIQUE", "PRIMARY", "PERIOD"})
 
 
-def declaration_text(name: str, columns: Columns, time: str | None = None) -> str:
+def declaration_text(name: str, columns: Columns) -> str:
     """CREATE STREAM with these columns, in the order of the one that is the time; a relation if none looks like it."""
-    time = time or time_column(columns)
+    time = time_column(columns)
     listed = ", ".join(f"{_quoted(column)} {text}" for column, type_ in columns if (text := _sql_type(type_)))
     if time is None:
         return f"CREATE RELATION {_quoted(name)} ({listed});"

@@ -35,7 +35,6 @@ from everwhen.core.source_policy import SourcePolicy
 from everwhen.core.time import ticks
 from everwhen.core.time_axis import TimeAxis, tick_length
 from everwhen.errors import QueryError, SqlError
-from everwhen.formats.json.inference import Contents
 from everwhen.language import syntax as s
 from everwhen.language.binding.binder import Binder
 from everwhen.language.binding.punctuation import schemes_of, sorted_node
@@ -100,26 +99,6 @@ def program(text: str, catalog: Catalog | None = None, tick: str = "1ms") -> Pro
     answer, catalog = ask(last, text, catalog, tick)
     found = {node.name: _declaration(node, catalog) for node in n.walk(answer.node) if isinstance(node, n.Source)}
     return Program(text, Stream(answer.node), MappingProxyType(found), answer.consistency, catalog)
-
-
-def compile_program(
-    text: str,
-    schema_of: Callable[[str], Schema | Contents | None] | None = None,
-    tick: str = "1ms",
-    functions: Functions | None = None,
-) -> Program:
-    """As `program`; `schema_of` is asked for the columns of a stream that the text reads but does not declare, or for
-    all that is known of its file."""
-
-    def found(name: str) -> Declaration | None:
-        given = None if schema_of is None else schema_of(name)
-        if given is None:
-            return None
-        contents = given if isinstance(given, Contents) else Contents(given)
-        axis = TimeAxis(tick_length(tick), contents.axis.dated)
-        return Declaration(n.Source(name, contents.schema, axis=axis), declared=False)
-
-    return program(text, Catalog(functions=functions or {}, found=found), tick)
 
 
 def _declaration(source: n.Source, catalog: Catalog) -> Declaration:

@@ -94,10 +94,6 @@ class LiveRows:
         if runs.crowded:
             runs.tidy()
 
-    def empty(self, keys: np.ndarray) -> np.ndarray:
-        """Those of the keys that have no record left."""
-        return keys[self.runs.place[keys, LENGTH] == 0]
-
     def coded(self) -> Iterable[tuple[np.ndarray, Sequence[tuple[int, pa.DataType]]]]:
         self.runs.tidy()  # what is left has codes in use
         return [(self.runs.pool[: self.runs.end], self._pooled)]

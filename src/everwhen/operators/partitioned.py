@@ -44,14 +44,10 @@ class KeptByKey(Protocol):
         went."""
 
 
-class PartitionedOperator(Operator):
-    """See the module.  `read`: the columns of the source that are kept; `kept`: what keeps them."""
+class ByPartition(Operator):
+    """Partitions by their numbers, and what is promised of them.  `read`: the columns of the source that are kept."""
 
-    keeps = "rows until ve ≤ c, per partition, in order"
-
-    def __init__(
-        self, partition: Sequence[str], source: RowCodec, read: RowCodec, kept: KeptByKey, codec: RowCodec
-    ) -> None:
+    def __init__(self, partition: Sequence[str], source: RowCodec, read: RowCodec, codec: RowCodec) -> None:
         self.codec = codec
         self._source = source
         self._row_codec = read
@@ -59,12 +55,63 @@ class PartitionedOperator(Operator):
         self._key_codec = RowCodec(read.schema.select(tuple(partition)), read.pool)
         self._keys = KeyTable(self._key_codec.width, self._key_codec.pooled)
         read.pool.register(self._keys)
-        self._by_key = kept
-        kept.grow(self._keys.capacity)
         self._promises = Projection(source.schema, {name: [name] for name in partition})
         self._floors = KeyFrontiers()
         self._promise = NEVER
         self._forgotten = NEVER  # the largest end of what went because its partition is promised
+
+    @abstractmethod
+    def _grow(self, capacity: int) -> None:
+        """Make room for partitions with numbers below `capacity`."""
+
+    def _of_partitions(self, frontier: Frontier, time: int) -> tuple[Frontier, np.ndarray]:
+        """What a frontier promises of partitions, and the partitions of which more is promised now."""
+        if not frontier.promises:
+            return frontier, _NO_KEYS
+        frontier = make_frontier(time, self._promises.project(frontier.promises))
+        over, until = keys_covered(frontier.promises, self._key_codec, self._keys)
+        return frontier, self._floors.raise_to(over, until, self._keys.capacity)
+
+    def _intern(self, rows: np.ndarray) -> np.ndarray:
+        """The numbers of the partitions of rows."""
+        ids = self._keys.intern(self._row_codec.select(rows, self._partition_at, self._key_codec))
+        self._grow(self._keys.capacity)
+        if self._floors.any:
+            self._floors.grow(self._keys.capacity)
+        return ids
+
+    def _restored(self, state: dict[str, Any]) -> np.ndarray:
+        """The partitions of a snapshot, and what was promised."""
+        self._promise, self._forgotten = state["promise"], state["forgotten"]
+        n = len(state["offsets"]) - 1
+        ids = self._keys.intern(
+            restored.rows(self._key_codec, state["keys"], n)
+            if self._partition_at
+            else np.zeros((n, self._key_codec.width), np.int64)
+        )
+        self._grow(self._keys.capacity)
+        self._floors.restore(ids, state["floors"], self._keys.capacity)
+        self._promises.restore(state["promises"])
+        return ids
+
+    def key_count(self) -> int:
+        return len(self._keys)
+
+
+class PartitionedOperator(ByPartition):
+    """See the module.  `kept`: what keeps rows."""
+
+    keeps = "rows until ve ≤ c, per partition, in order"
+
+    def __init__(
+        self, partition: Sequence[str], source: RowCodec, read: RowCodec, kept: KeptByKey, codec: RowCodec
+    ) -> None:
+        super().__init__(partition, source, read, codec)
+        self._by_key = kept
+        self._grow(self._keys.capacity)
+
+    def _grow(self, capacity: int) -> None:
+        self._by_key.grow(capacity)
 
     @abstractmethod
     def _apply(self, batch: Changes) -> Changes:
@@ -80,24 +127,12 @@ class PartitionedOperator(Operator):
 
     def step(self, inputs: Sequence[Changes], frontiers: Sequence[Frontier], tau: int) -> Output:
         out = self._apply(inputs[0]) if len(inputs[0]) else no_changes(self.codec)
-        frontier, reached = frontiers[0], _NO_KEYS
-        if frontier.promises:
-            frontier = make_frontier(frontier.time, self._promises.project(frontier.promises))
-            over, until = keys_covered(frontier.promises, self._key_codec, self._keys)
-            reached = self._floors.raise_to(over, until, self._keys.capacity)
+        frontier, reached = self._of_partitions(frontiers[0], frontiers[0].time)
         promise = max(frontier.time, self._promise)
         if promise > self._promise or len(reached):
             self._forget(promise, reached)
         self._promise = promise
         return Output(out, frontier)
-
-    def _intern(self, rows: np.ndarray) -> np.ndarray:
-        """The numbers of the partitions of rows."""
-        ids = self._keys.intern(self._row_codec.select(rows, self._partition_at, self._key_codec))
-        self._by_key.grow(self._keys.capacity)
-        if self._floors.any:
-            self._floors.grow(self._keys.capacity)
-        return ids
 
     def _leave(self, keys: np.ndarray) -> None:
         """Keys without rows are nobody's."""
@@ -129,9 +164,6 @@ class PartitionedOperator(Operator):
         lo, hi, rows, _ = self._kept_rows(self._keys.ids())
         return since, Changes(self._source, lo, hi, np.ones(len(lo), np.int64), rows.copy())
 
-    def key_count(self) -> int:
-        return len(self._keys)
-
     def state_size(self) -> StateSize:
         return StateSize(self._by_key.rows, self._by_key.nbytes + self._keys.nbytes)
 
@@ -145,19 +177,10 @@ class PartitionedOperator(Operator):
         }  # fmt: skip
 
     def restore(self, state: dict[str, Any]) -> None:
-        self._promise, self._forgotten = state["promise"], state["forgotten"]
         n = len(state["lo"])
         restored.ints(n, state["lo"], state["hi"])
         rows = restored.rows(self._row_codec, state["rows"], n)
-        keys = len(state["offsets"]) - 1
-        ids = self._keys.intern(
-            restored.rows(self._key_codec, state["keys"], keys)
-            if self._partition_at
-            else np.zeros((keys, self._key_codec.width), np.int64)
-        )
-        self._by_key.grow(self._keys.capacity)
-        self._floors.restore(ids, state["floors"], self._keys.capacity)
-        self._promises.restore(state["promises"])
+        self._restored(state)
         if n:
             if (state["lo"] >= state["hi"]).any():
                 raise restored.misfit("a row ends before it begins")

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from everwhen.algebra.explain import WIDTH, explain, wrapped
-from everwhen.algebra.nodes import LMerge, Node, Source, walk
+from everwhen.algebra.nodes import LMerge, Node, Source, sources_of
 from everwhen.core.emit import Emit
 from everwhen.operators.join.join import JoinOperator
 from everwhen.operators.loop.fixpoint import FixpointOperator
@@ -178,7 +178,7 @@ def _growth(root: Node) -> list[str]:
     lines = [] if found else ["nothing: every row goes when its lifetime has ended"]
     for entry in found:
         lines += wrapped(str(entry), "! " if entry.fatal else "- ", "  ", _INSIDE)
-    sources = {node.name: node for node in walk(root) if isinstance(node, Source)}
+    sources = sources_of(root)
     for name, source in sources.items():
         if source.times.start is not None and source.policy.within is None and not source.is_finite:
             text = (

@@ -64,11 +64,8 @@ def _outside(node: n.Fixpoint) -> list[n.Node]:
 
 def _takes_away(node: n.Fixpoint) -> bool:
     """Whether more input may mean fewer derivations."""
-    return any(isinstance(each, n.Join) and each.kind in ("anti", "left") for each in _on_loop(node))
-
-
-def _on_loop(node: n.Fixpoint) -> list[n.Node]:
-    return [each for each in n.walk(node.step) if n.reads_recursion(each, node.token)]
+    joins = (each for each in n.walk(node.step) if isinstance(each, n.Join) and each.kind in ("anti", "left"))
+    return any(n.reads_recursion(each, node.token) for each in joins)
 
 
 @dataclass

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import replace
-from typing import Protocol
+from typing import Final, Protocol
 
 from everwhen.algebra import nodes as n
 from everwhen.algebra.aggregates.calls import Aggregation
-from everwhen.algebra.expressions.build import Call, Expr, col, lit
+from everwhen.algebra.expressions.build import Call, Column, Expr, col, lit
 from everwhen.algebra.properties.derive import properties
 from everwhen.algebra.properties.groups_read import GroupsRead, read_once
 from everwhen.core.schema import Schema
 from everwhen.operators.contract import EVERYTHING, Operator, Policy
 from everwhen.operators.join.group_join import GroupJoinOperator
 from everwhen.operators.join.join import JoinOperator
-from everwhen.operators.stateless.linear import MapOperator, UnionOperator
+from everwhen.operators.stateless.columns import MapOperator
+from everwhen.operators.stateless.linear import UnionOperator
 from everwhen.operators.sweep.aggregate import AggregateOperator
 from everwhen.operators.sweep.multiplicity import CountsOperator
-from everwhen.plan.join_condition import comparison_of, mirrored
 from everwhen.plan.physical import Form, Port
 from everwhen.rows.codec import RowCodec
 
@@ -52,7 +52,7 @@ def lower_join(lowering: Lowering, node: n.Join, policy: Policy) -> Port:
     port = lowering.place("union", UnionOperator(codec), inner, _padded(lowering, node, lonely, 0))
     if node.kind == "left":
         return port
-    lonely = _anti(lowering, mirrored(node), right, left, policy)
+    lonely = _anti(lowering, _mirrored(node), right, left, policy)
     return lowering.place("union", UnionOperator(codec), port, _padded(lowering, node, lonely, 1))
 
 
@@ -83,7 +83,7 @@ def _semi(lowering: Lowering, node: n.Join, left: Port, right: Port) -> Port:
     neither keys nor condition look at the partner, all that counts is whether there is one: a single row says so.
     """
     mine = lowering.codec(node.left.schema)
-    comparison = comparison_of(node)
+    comparison = _comparison_of(node)
     if comparison is not None:
         return _semi_extreme(lowering, node, comparison, left, right)
     if node.residual is None or node.residual.columns() <= set(node.left.schema.names):
@@ -148,3 +148,40 @@ def _padded(lowering: Lowering, node: n.Join, port: Port, side: int) -> Port:
         mine = first <= j < first + len(own)
         columns.append((target.name, col(own.names[j - first]) if mine else lit(None, target.type)))
     return lowering.place("pad", MapOperator(columns, lowering.codec(own), lowering.codec(node.pair_schema)), port)
+
+
+# -- conditions --------------------------------------------------------------------------------------------------------
+
+_MIRROR: Final = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
+
+
+def _comparison_of(node: n.Join) -> tuple[str, str, str] | None:
+    """The condition as `left column < right column` (or > <= >=), if it is just that; the right one by its own name."""
+    condition = node.residual
+    if not (isinstance(condition, Call) and condition.name in _MIRROR):
+        return None
+    first, second = condition.operands
+    if not (isinstance(first, Column) and isinstance(second, Column)):
+        return None
+    names = node.pair_schema.names
+    n_left = len(node.left.schema)
+    a, b, operator = names.index(first.name), names.index(second.name), condition.name
+    if b < n_left <= a:
+        a, b, operator = b, a, _MIRROR[operator]
+    if not a < n_left <= b:
+        return None
+    return names[a], operator, node.right.schema.names[b - n_left]
+
+
+def _mirrored(node: n.Join) -> n.Join:
+    """The same join seen from the right, for its rows without a partner."""
+    residual = node.residual
+    if residual is not None:
+        pair = node.pair_schema.names
+        n_left = len(node.left.schema)
+        swapped = n.Join(node.right, node.left).pair_schema.names
+        n_right = len(node.right.schema)
+        names = {pair[j]: swapped[j + n_right] for j in range(n_left)}
+        names |= {pair[n_left + j]: swapped[j] for j in range(n_right)}
+        residual = residual.substitute({old: col(new) for old, new in names.items()})
+    return n.Join(node.right, node.left, node.right_keys, node.left_keys, residual, "anti", node.null_safe)

@@ -9,8 +9,8 @@ from everwhen.algebra.expressions.build import Column
 from everwhen.algebra.properties.one_partner import neighbours
 from everwhen.operators.net import TogetherOperator
 from everwhen.operators.punctuate.punctuate import PunctuateOperator
-from everwhen.operators.stateless.linear import FilterOperator, MapOperator, UnionOperator
-from everwhen.operators.stateless.unnest import UnnestOperator
+from everwhen.operators.stateless.columns import MapOperator, UnnestOperator
+from everwhen.operators.stateless.linear import FilterOperator, UnionOperator
 from everwhen.operators.stateless.values import ValuesOperator
 from everwhen.plan.physical import Form, Port
 from everwhen.plan.properties import instants

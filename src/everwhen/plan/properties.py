@@ -19,8 +19,8 @@ Way = tuple[tuple[int, int], ...]
 """What AlterLifetime does to starts on the way from a source: (hop, shift), one after the other."""
 
 
-def disjoint(node: n.Node) -> bool:
-    """Whether within a step no two segments of a row overlap."""
+def _sweeps(node: n.Node) -> bool:
+    """Whether the node tells how its answer changes as time goes on, row by row."""
     match node:
         case n.Aggregate() | n.Distinct() | n.SetOperation():
             return True
@@ -28,9 +28,12 @@ def disjoint(node: n.Node) -> bool:
             return kind != "union all"
         case n.RelationToStream(_, kind):
             return kind != "rstream"
-        case n.Filter(input) | n.Punctuate(input):
-            return disjoint(input)
     return False
+
+
+def disjoint(node: n.Node) -> bool:
+    """Whether within a step no two segments of a row overlap."""
+    return disjoint(node.input) if isinstance(node, n.Filter | n.Punctuate) else _sweeps(node)
 
 
 def one_row_per_group(node: n.Node) -> bool:
@@ -122,17 +125,11 @@ def instants(node: n.Node) -> bool:
 def left_open(node: n.Node) -> bool:
     """Whether, emitting `current`, the node says an open piece without an end if nothing but the sink follows it."""
     match node:
-        case n.Aggregate() | n.Distinct() | n.SetOperation():
-            return True
-        case n.Fixpoint(kind=kind):
-            return kind != "union all"
-        case n.RelationToStream(_, kind):
-            return kind != "rstream"
         case n.Filter(input) | n.Punctuate(input) | n.Map(input) | n.Unnest(input):
             return left_open(input)
         case n.Union(left, right):
             return left_open(left) or left_open(right)
-    return False
+    return _sweeps(node)
 
 
 # --- what is emitted ----------------------------------------------------------------------------------------------

@@ -23,7 +23,7 @@ from everwhen.punctuation.first_violation import first_before, first_violation
 from everwhen.punctuation.intersect import Intersection, PortIntersection
 from everwhen.punctuation.pattern_algebra import combine, patterns_of
 from everwhen.punctuation.pattern_json import read_match, show_promise, write_match
-from everwhen.punctuation.plain import frontier_of, frontier_state, promises_of, promises_state
+from everwhen.punctuation.plain import promises_of, promises_state
 from everwhen.punctuation.projection import Projection
 from everwhen.punctuation.read import NO_PATTERN, read_promises
 from everwhen.punctuation.store import PunctuationStore
@@ -43,8 +43,6 @@ __all__ = [
     "compacted",
     "first_before",
     "first_violation",
-    "frontier_of",
-    "frontier_state",
     "joined",
     "make_frontier",
     "moved",

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from everwhen.core.punctuation import AttributePattern, Frontier, Nothing, OneOf, Punctuation, Range
+from everwhen.core.punctuation import AttributePattern, Nothing, OneOf, Punctuation, Range
 
 
 def pattern_state(pattern: AttributePattern) -> tuple[Any, ...]:
@@ -55,14 +55,3 @@ def promises_state(promises: Iterable[Punctuation]) -> list[tuple[dict[str, Any]
 def promises_of(state: Iterable[Any]) -> list[Punctuation]:
     """The promises of `promises_state`."""
     return [Punctuation(match_of(match), t) for match, t in state]
-
-
-def frontier_state(frontier: Frontier) -> tuple[int, list[Any]]:
-    """A frontier as plain data."""
-    return frontier.time, promises_state(frontier.promises)
-
-
-def frontier_of(state: Iterable[Any]) -> Frontier:
-    """The frontier of `frontier_state`."""
-    time, promises = state
-    return Frontier(time, tuple(promises_of(promises)))

@@ -67,7 +67,7 @@ class RowCodec:
         """Coded rows as Arrow columns, followed by so many nulls."""
         columns = np.empty((len(self._types), len(rows) + nulls), np.int64)
         if not turned(rows, self.words, columns):
-            return tuple(self.column(rows, j, False, nulls) for j in range(len(self._types)))
+            return tuple(self.column(rows, j, nulls) for j in range(len(self._types)))
         n = len(rows)
         known = validity(None, n, nulls)
         return tuple(
@@ -77,10 +77,10 @@ class RowCodec:
             for j, type_ in enumerate(self._types)
         )
 
-    def column(self, rows: np.ndarray, j: int, complete: bool = False, nulls: int = 0) -> pa.Array:
-        """One column of coded rows as Arrow, followed by so many nulls; `complete`: nothing is null."""
+    def column(self, rows: np.ndarray, j: int, nulls: int = 0) -> pa.Array:
+        """One column of coded rows as Arrow, followed by so many nulls."""
         codes = rows[:, self.words + j]
-        valid = None if complete else self.valid(rows, j)
+        valid = self.valid(rows, j)
         if j in self._dictionaries:
             return self._dictionaries[j].decode(np.ascontiguousarray(codes), valid, nulls)
         return decode_plain(codes, valid, self._types[j], nulls)

@@ -20,7 +20,7 @@ from everwhen.core.time import INF, NEVER
 from everwhen.engine.observe.answer_book import AnswerBook, Counts
 from everwhen.engine.observe.graph import GraphNode
 from everwhen.engine.session.query_registry import State
-from everwhen.engine.session.sql_session import Outcome, SqlQuery
+from everwhen.engine.session.sql_session import SqlQuery
 from everwhen.errors import EverwhenError, QueryError
 from everwhen.jobs.status import Found, late_rows_files, read_status
 from everwhen.jobs.status_view import axis_of, status_text
@@ -124,44 +124,16 @@ class JobWatch:
     def analyze(self, name: str) -> dict[str, Any]:
         return {"operators": list(self._found.status.get("operators", ())), "text": status_text(self._found)}
 
-    def explain(self, what: str) -> str:
-        self._refuse()
-
     def late_rows(self, source: str) -> list[ElementBatch]:
         """What the job has kept of a source's rows that came too late."""
         return newest_late(late_rows_files(self.place, source), axis_of(self._found.status).tick)
 
     # -- orders -----------------------------------------------------------------------------------------------------
 
-    def _refuse(self) -> NoReturn:
+    def _refuse(self, *_: Any, **__: Any) -> NoReturn:
         raise QueryError("a job is watched here, not changed; everwhen stop and everwhen start do that")
 
-    def execute(self, text: str, name: str | None = None) -> list[Outcome]:
-        self._refuse()
-
-    def alter(self, name: str, text: str) -> list[Outcome]:
-        self._refuse()
-
-    def start_again(self, name: str) -> Outcome:
-        self._refuse()
-
-    def stop_query(self, name: str) -> None:
-        self._refuse()
-
-    def remove(self, name: str) -> None:
-        self._refuse()
-
-    def change(self, name: str, block: int | str | None, remember: int | str | None, emit: str | None) -> SqlQuery:
-        self._refuse()
-
-    def set_rate(self, rate: float | None) -> None:
-        self._refuse()
-
-    def play(self, playing: bool) -> None:
-        self._refuse()
-
-    def step(self) -> None:
-        self._refuse()
+    explain = execute = alter = start_again = stop_query = remove = change = set_rate = play = step = _refuse
 
 
 def _instant(told: Any) -> int:

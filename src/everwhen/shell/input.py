@@ -9,7 +9,7 @@ When a query begins or stops to read a file, the order of arrival is made up ane
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
 from pathlib import Path
@@ -85,6 +85,13 @@ class Feeds:
             raise QueryError(f"{file} is no regular file; the shell may have to read it more than once")
         self.detach(name)
         self.files[name] = path
+
+    def attach_all(self, files: Iterable[tuple[str, str]]) -> None:
+        """Let streams come from files, each from one."""
+        for name, file in files:
+            if name.lower() in (known.lower() for known in self.files):
+                raise QueryError(f"the input {name} is given twice; it has one file")
+            self.attach(name, file)
 
     def detach(self, name: str) -> None:
         """Let a stream begin anew."""

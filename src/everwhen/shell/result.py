@@ -13,12 +13,11 @@ from types import MappingProxyType
 from typing import Final
 
 import numpy as np
-import pyarrow as pa
 
 from everwhen.core.emit import Emit
 from everwhen.core.schema import Schema
 from everwhen.core.time import INF, NEVER
-from everwhen.stream.element_batch import ADJUST, CTI, INSERT, ElementBatch
+from everwhen.stream.element_batch import ADJUST, CTI, INSERT, ElementBatch, taken
 from everwhen.stream.history import Event, History, RowTuple, canonical_rows
 
 REMEMBERED: Final = 50
@@ -50,9 +49,9 @@ class Answer:
         self.inserts += int(np.count_nonzero(inserts))
         self.adjusts += int(np.count_nonzero(adjusts))
         said = np.flatnonzero(inserts | adjusts)
-        self.changes.extend(str(element) for element in part(batch, said[-REMEMBERED:]).elements())
+        self.changes.extend(str(element) for element in taken(batch, said[-REMEMBERED:]).elements())
         ends = np.where(adjusts, np.maximum(batch.ve, batch.vnew), batch.ve)
-        self._apply(part(batch, said[ends[said] > self.now]))
+        self._apply(taken(batch, said[ends[said] > self.now]))
         if len(self._events) > self._tidy_at:
             self._events = {event: copies for event, copies in self._events.items() if event[1] > self.now}
             self._tidy_at = max(1000, 2 * len(self._events))
@@ -79,10 +78,3 @@ class Answer:
         """The snapshot now, in the order of its columns, nulls first."""
         history = History(self.schema, MappingProxyType(self._events)).at(self.now)
         return [row for _, _, row in history.events()]
-
-
-def part(batch: ElementBatch, at: np.ndarray) -> ElementBatch:
-    """Some of the inserts and adjusts of a batch."""
-    index = pa.array(at)
-    columns = tuple(column.take(index) for column in batch.columns)
-    return ElementBatch(batch.schema, batch.op[at], batch.vs[at], batch.ve[at], batch.vnew[at], columns)

@@ -16,11 +16,34 @@ from everwhen.core.schema import Schema
 from everwhen.stream.element_batch import ElementBatch
 
 
-class EpochSink(ABC):
+class Sink(ABC):
     """Call order: `resume` where epochs were published before, `prepare`, then `committed` and any number of `commit`,
     then `close`.
 
     A sink holds no connection and no open file before `prepare`, so that it can be pickled until then.
+    """
+
+    lasting: ClassVar[bool] = False
+    """Whether what it has taken outlives the process."""
+
+    def resume(self, published: int) -> None:  # noqa: B027 - most sinks find out in `prepare`
+        """Told before `prepare` that the epochs up to `published` were taken by this sink, in an earlier run.  A sink
+        that finds out that it has lost them raises `SinkLostError`, and leaves its place as it is."""
+
+    @abstractmethod
+    def prepare(self, schema: Schema) -> None:
+        """Makes the place ready for rows of the schema; if it cannot be used, a `SinkError` says why."""
+
+    @abstractmethod
+    def committed(self) -> int:
+        """The last epoch that is in; -1 if there is none."""
+
+    def close(self) -> None:  # noqa: B027 - most sinks hold nothing
+        """Gives back what `prepare` took; a closed sink may be prepared again."""
+
+
+class EpochSink(Sink):
+    """A sink of elements.  Its methods are called in the order of every `Sink`.
 
     >>> import everwhen as ew
     >>> s = ew.source("S", {"x": "int64"})
@@ -40,27 +63,21 @@ class EpochSink(ABC):
     2
     """
 
-    lasting: ClassVar[bool] = False
-    """Whether what it has taken outlives the process."""
-
-    def resume(self, published: int) -> None:  # noqa: B027 - most sinks find out in `prepare`
-        """Told before `prepare` that the epochs up to `published` were taken by this sink, in an earlier run.  A sink
-        that finds out that it has lost them raises `SinkLostError`, and leaves its place as it is."""
-
-    @abstractmethod
-    def prepare(self, schema: Schema) -> None:
-        """Makes the place ready for rows of the schema; if it cannot be used, a `SinkError` says why."""
-
-    @abstractmethod
-    def committed(self) -> int:
-        """The last epoch that is in; -1 if there is none."""
-
     @abstractmethod
     def commit(self, epoch: int, batch: ElementBatch) -> None:
         """Takes all elements of an epoch, CTIs included; one that is in already changes nothing."""
 
-    def close(self) -> None:  # noqa: B027 - most sinks hold nothing
-        """Gives back what `prepare` took; a closed sink may be prepared again."""
+
+class PlacelessSink(Sink):
+    """A sink without a place to make ready: it knows the last epoch as long as it lives."""
+
+    _last = -1
+
+    def prepare(self, schema: Schema) -> None:
+        """There is nothing to make ready."""
+
+    def committed(self) -> int:
+        return self._last
 
 
 class PartedSink(EpochSink):

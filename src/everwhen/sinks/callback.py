@@ -8,13 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from everwhen.core.schema import Schema
 from everwhen.errors import EverwhenError, SinkError
-from everwhen.sinks.base import EpochSink
+from everwhen.sinks.base import EpochSink, PlacelessSink
 from everwhen.stream.element_batch import ElementBatch
 
 
-class CallbackSink(EpochSink):
+class CallbackSink(PlacelessSink, EpochSink):
     """Calls `fn(epoch, batch)`; an error of the function means that the epoch is not in.
 
     >>> import everwhen as ew
@@ -30,13 +29,6 @@ class CallbackSink(EpochSink):
 
     def __init__(self, fn: Callable[[int, ElementBatch], None]) -> None:
         self.fn = fn
-        self._last = -1
-
-    def prepare(self, schema: Schema) -> None:
-        """There is no place to make ready."""
-
-    def committed(self) -> int:
-        return self._last
 
     def commit(self, epoch: int, batch: ElementBatch) -> None:
         if epoch <= self._last:

@@ -12,12 +12,12 @@ from rich.text import Text
 
 from everwhen.core.schema import Schema
 from everwhen.core.time import show
-from everwhen.sinks.base import EpochSink
+from everwhen.sinks.base import EpochSink, PlacelessSink
 from everwhen.stream.element import Adjust, Cti, Element, Insert
 from everwhen.stream.element_batch import ElementBatch
 
 
-class ConsoleSink(EpochSink):
+class ConsoleSink(PlacelessSink, EpochSink):
     """Shows at most `rows` elements of an epoch, and says how many more there were; quiet epochs are not shown.
 
     >>> import everwhen as ew
@@ -38,13 +38,6 @@ class ConsoleSink(EpochSink):
     def __init__(self, rows: int = 20, console: Console | None = None) -> None:
         self.rows = rows
         self._console = console
-        self._last = -1
-
-    def prepare(self, schema: Schema) -> None:
-        """The terminal is always there."""
-
-    def committed(self) -> int:
-        return self._last
 
     def commit(self, epoch: int, batch: ElementBatch) -> None:
         if epoch <= self._last:

@@ -7,12 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from everwhen.core.schema import Schema
-from everwhen.sinks.base import PartedSink
+from everwhen.sinks.base import PartedSink, PlacelessSink
 from everwhen.stream.element_batch import ElementBatch
 
 
-class DiscardSink(PartedSink):
+class DiscardSink(PlacelessSink, PartedSink):
     """Discards every epoch.
 
     >>> import everwhen as ew
@@ -24,15 +23,6 @@ class DiscardSink(PartedSink):
     >>> sink.committed()
     0
     """
-
-    def __init__(self) -> None:
-        self._last = -1
-
-    def prepare(self, schema: Schema) -> None:
-        """There is no place to make ready."""
-
-    def committed(self) -> int:
-        return self._last
 
     def commit(self, epoch: int, batch: ElementBatch) -> None:
         self._last = max(self._last, epoch)

@@ -22,6 +22,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from everwhen.core.kinds import kind
 from everwhen.core.scalars import json_texts
 from everwhen.core.schema import Field
 from everwhen.errors import QueryError, SinkError
@@ -53,7 +54,7 @@ def _sql_type(type_: pa.DataType) -> str | None:
         return "boolean"
     if is_.is_string(type_) or is_.is_large_string(type_) or is_.is_null(type_):
         return "text"
-    if _is_binary(type_):
+    if kind(type_) == "binary":
         return "bytea"
     if is_.is_duration(type_):
         return "bigint"
@@ -83,13 +84,8 @@ def text_column(column: pa.Array) -> pa.Array:
         return column.cast(pa.timestamp(type_.unit, "UTC")).cast(pa.string())
     if is_.is_duration(type_):
         return column.cast(pa.int64()).cast(pa.string())
-    if _is_binary(type_):
+    if kind(type_) == "binary":
         return pa.array([None if value is None else "\\x" + value.hex() for value in column.to_pylist()], pa.string())
     if is_.is_nested(type_):
         return pc.if_else(column.is_null(), None, pa.array(json_texts(column), pa.string()))
     return column.cast(pa.string())
-
-
-def _is_binary(type_: pa.DataType) -> bool:
-    is_ = pa.types
-    return is_.is_binary(type_) or is_.is_large_binary(type_) or is_.is_fixed_size_binary(type_)

@@ -10,14 +10,14 @@ package `jobs`; a `RowSink` only takes them, epoch by epoch, with the guarantee 
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from dataclasses import dataclass
-from typing import ClassVar, Final
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
 
-from everwhen.core.schema import Schema
+from everwhen.sinks.base import Sink
 
 FORMS: Final = ("elements", "append", "upsert", "retract")
 PUT: Final = 0
@@ -44,27 +44,11 @@ class RowChanges:
         return len(self.op)
 
 
-class RowSink(ABC):
-    """Call order: `resume` where epochs were published before, `prepare`, then `committed` and any number of `commit`,
-    then `close`.  It holds no connection before `prepare`."""
+class RowSink(Sink):
+    """A sink of rows that change."""
 
-    lasting: ClassVar[bool] = True
-    """Whether what it has taken outlives the process."""
-
-    def resume(self, published: int) -> None:  # noqa: B027 - most sinks find out in `prepare`
-        """Told before `prepare` that the epochs up to `published` were taken.  If they are lost: `SinkLostError`."""
-
-    @abstractmethod
-    def prepare(self, schema: Schema) -> None:
-        """Makes the place ready for rows of the schema; if it cannot be used, a `SinkError` says why."""
-
-    @abstractmethod
-    def committed(self) -> int:
-        """The last epoch that is in; -1 if there is none."""
+    lasting = True
 
     @abstractmethod
     def commit(self, epoch: int, changes: RowChanges) -> None:
         """Takes all changes of an epoch; one that is in already changes nothing, and nothing is half in."""
-
-    def close(self) -> None:  # noqa: B027 - most sinks hold nothing
-        """Gives back what `prepare` took."""

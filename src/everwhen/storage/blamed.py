@@ -5,16 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from everwhen.errors import EverwhenError
+from everwhen.errors import StateError
 from everwhen.storage.folder import blame
 
 
 @contextmanager
-def blamed(error: type[EverwhenError], place: str, wanted: str) -> Iterator[None]:
-    """What the system refuses in the block is an error of that type, for people.
+def blamed(place: str, wanted: str) -> Iterator[None]:
+    """What the system refuses in the block is a `StateError`, for people.
 
-    >>> from everwhen.errors import StateError
-    >>> with blamed(StateError, "/state", "keep its state"):
+    >>> with blamed("/state", "keep its state"):
     ...     raise OSError(28, "No space left on device")
     Traceback (most recent call last):
     ...
@@ -23,4 +22,4 @@ def blamed(error: type[EverwhenError], place: str, wanted: str) -> Iterator[None
     try:
         yield
     except OSError as bad:
-        raise error(blame(bad, place, wanted)) from bad
+        raise StateError(blame(bad, place, wanted)) from bad

@@ -121,6 +121,17 @@ def empty_elements(schema: Schema) -> ElementBatch:
     )
 
 
+def taken(batch: ElementBatch, at: np.ndarray) -> ElementBatch:
+    """The elements at places, and the lines that they stand in; not their promises."""
+    index = pa.array(at)
+    return ElementBatch(
+        batch.schema, batch.op[at], batch.vs[at], batch.ve[at], batch.vnew[at],
+        tuple(column.take(index) for column in batch.columns), source=batch.source,
+        lines=at + batch.first_line if batch.lines is None else batch.lines[at],
+        at=None if batch.at is None else batch.at[at],
+    )  # fmt: skip
+
+
 def batch_of(elements: Iterable[Element], schema: Schema, source: str | None = None) -> ElementBatch:
     """Elements as one columnar batch; a value that does not fit its column names the element and the type."""
     listed = list(elements)

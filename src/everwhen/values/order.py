@@ -144,11 +144,6 @@ class ValueOrder:
         bounds = np.frombuffer(offsets, np.int64 if large else np.int32, column.offset + len(column) + 1)
         return bounds, column.offset, np.empty(0, np.uint8) if data is None else np.frombuffer(data, np.uint8)
 
-    def bytes_of(self, value: Any) -> bytes:
-        """The byte string of one value."""
-        offsets, first, data = self.spans(constants([value], self.type))
-        return data[offsets[first] : offsets[first + 1]].tobytes()
-
     def column_of_bytes(self, raw: pa.Array) -> pa.Array:
         """The values of byte strings (a binary column without nulls)."""
         if not pa.types.is_decimal(self.type):

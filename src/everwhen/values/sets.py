@@ -146,20 +146,12 @@ def keys_of(column: pa.Array, order: ValueOrder) -> list[Key]:
     return [raw[a:b] for a, b in pairwise(cuts)]
 
 
-def run_at(column: pa.Array, order: ValueOrder) -> Run | None:
-    """The run of the first value of a column alone; `None` for a null and for a type without an order."""
-    if order.kind is Kind.OPAQUE or not column[0].is_valid:
-        return None
-    (key,) = keys_of(column.slice(0, 1), order)
-    return key, _next(key, order, _ends(order)[1])
-
-
 def values_of(keys: list[Key], order: ValueOrder) -> list[Any]:
     """The values of keys, as Python has them."""
     if order.whole:
         return keys
     if order.kind is Kind.RANK:  # one by one, so that a value that Python lacks does not make text of the others
-        return [order.values(_one(key))[0] for key in keys]
+        return [order.values(np.array([key], np.int64))[0] for key in keys]
     return order.of_bytes(keys)
 
 
@@ -245,10 +237,6 @@ def _discrete(order: ValueOrder) -> bool:
     """Whether people count in steps of the type, so that closed bounds read best."""
     is_ = pa.types
     return is_.is_integer(order.type) or is_.is_boolean(order.type) or is_.is_date(order.type)
-
-
-def _one(rank: int) -> Any:
-    return np.array([rank], np.int64)
 
 
 def _ends(order: ValueOrder) -> tuple[Key, Key | None]:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 import everwhen as ew
-from everwhen.core.schema import Schema
+from everwhen.algebra import nodes as n
 from everwhen.errors import QueryError, SqlError
-from everwhen.language.program import compile_program
+from everwhen.language.catalog import Catalog, Declaration
+from everwhen.language.program import program
 
 BID = ew.source("Bid", {"itemID": "int64", "price": "float64", "who": "string", "ts": "timestamp[us]"})
 AUCTION = ew.source("Auction", {"itemID": "int64", "seller": "int64"})
@@ -96,14 +97,14 @@ def test_of_a_long_line_the_part_around_the_place_is_shown() -> None:
 def test_the_schema_of_an_undeclared_stream_is_asked_for() -> None:
     asked = []
 
-    def schema_of(name: str) -> Schema | None:
+    def found_in_a_file(name: str) -> Declaration | None:
         asked.append(name)
-        return BID.schema if name == "Bid" else None
+        return Declaration(n.Source(name, BID.schema), declared=False) if name == "Bid" else None
 
-    found = compile_program("SELECT price FROM Bid", schema_of)
+    found = program("SELECT price FROM Bid", Catalog(found=found_in_a_file))
     assert list(found.sources) == ["Bid"] and not found.sources["Bid"].declared
     with pytest.raises(SqlError, match="unknown stream 'Bod'"):
-        compile_program("SELECT price FROM Bod", schema_of)
+        program("SELECT price FROM Bod", Catalog(found=found_in_a_file))
     assert "Bod" in asked
 
 

@@ -208,7 +208,7 @@ def test_what_is_legal_passes(name: str, size: int) -> None:
 def test_the_guard_forgets_punctuations_that_the_cti_overtook() -> None:
     runtime = LocalRuntime(S)
     runtime.push({"S": batch_of([punct(5, k="a"), punct(k="b"), Cti(6)], SCHEMA)})
-    assert [promise.t for promise in runtime._ingress.inputs["S"].intake.guard.standing_promises] == [INF]
+    assert [promise.t for promise in runtime._ingress.inputs["S"].intake.guard._promises] == [INF]
 
 
 # -- ARRIVES IN ORDER --------------------------------------------------------------------------------------------------

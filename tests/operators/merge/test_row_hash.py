@@ -7,7 +7,7 @@ from decimal import Decimal
 import pyarrow as pa
 
 from everwhen.core.schema import Schema
-from everwhen.operators.merge.row_hash import row_hashes
+from everwhen.operators.merge.audit import row_hashes
 from everwhen.rows.codec import RowCodec
 from everwhen.rows.interner import Interner
 

@@ -13,13 +13,13 @@ from everwhen.core.punctuation import Punctuation
 from everwhen.core.time import INF, MAX_TIME, NEVER
 from everwhen.errors import QueryError, TimeRangeError
 from everwhen.operators.contract import Operator
+from everwhen.operators.stateless.columns import MapOperator
 from everwhen.operators.stateless.linear import (
     AlterLifetimeOperator,
     ChopOperator,
     DeletesOperator,
     FilterOperator,
     GranularityOperator,
-    MapOperator,
     ShiftOperator,
     TimeWindowOperator,
     UnionOperator,

@@ -10,7 +10,7 @@ shown and evaluated as all others.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
@@ -87,10 +87,10 @@ def _row_columns(expr: Expr) -> Iterator[str]:
             yield from each.argument.columns()
 
 
-def over_last(expr: Expr, kept: Collection[str] = ()) -> Expr:
+def over_last(expr: Expr) -> Expr:
     """The expression with plain columns read from the last row of the match, as measures have it."""
     plain = {each.name for each in walk(expr) if isinstance(each, Column) and not isinstance(each, Term)}
-    return expr.substitute({name: term("last", None, col(name)) for name in plain if name not in kept})
+    return expr.substitute({name: term("last", None, col(name)) for name in plain})
 
 
 # -- how Python writes them --------------------------------------------------------------------------------------------

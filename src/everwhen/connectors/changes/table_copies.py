@@ -18,7 +18,6 @@ from typing import Any, Final
 import pyarrow as pa
 
 from everwhen.connectors.changes.log import Plain
-from everwhen.errors import StateError
 from everwhen.storage.atomic_file import whole_file
 from everwhen.storage.blamed import blamed
 
@@ -45,7 +44,7 @@ class TableCopies:
         later = self._later(number)
         kept = [each for i, each in enumerate(later) if not _all_before(later[i + 1 :], asked)]
         file = self._path(number).with_suffix(".json")
-        with blamed(StateError, str(self.folder), "keep a position"), whole_file(file) as aside:
+        with blamed(str(self.folder), "keep a position"), whole_file(file) as aside:
             aside.write_text(json.dumps([*kept, dict(position)]), encoding="utf-8")
 
     def before(self, position: Plain) -> tuple[int, Plain, pa.Table] | None:
@@ -93,7 +92,7 @@ def store_table(file: Path, table: pa.Table, about: bytes) -> None:
     """A table in a file that appears whole, with a word about it."""
     found = table.replace_schema_metadata({_ABOUT: about})
     with (
-        blamed(StateError, str(file.parent), "keep a copy of the table"),
+        blamed(str(file.parent), "keep a copy of the table"),
         whole_file(file) as part,
         pa.OSFile(os.fspath(part), "wb") as out,
         pa.ipc.new_file(out, found.schema) as writer,

@@ -14,8 +14,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from everwhen.connectors.changes.appended import AppendedInput
 from everwhen.connectors.changes.change_input import ChangeInput
+from everwhen.connectors.changes.log_input import LogInput
 from everwhen.connectors.changes.relation import RelationInput
 from everwhen.connectors.delta.feed import KIND, ChangeFeed, FeedReader, at_rest, payload, stamps
 from everwhen.connectors.delta.sink import Commits, DeltaElements, DeltaRows
@@ -28,6 +28,7 @@ from everwhen.errors import InputError, SourceError
 from everwhen.formats.input_file import InputFile
 from everwhen.sinks.base import EpochSink
 from everwhen.sinks.rows import RowSink
+from everwhen.stream.element_batch import ElementBatch
 
 _WHERE: Final = (Option("path", "text", "the table's path or address", required=True),)
 _HOW: Final = (Option("storage.*", "texts", "options of the store, as 'storage.AWS_REGION'", secret=True),)
@@ -67,13 +68,33 @@ def open_source(options: Options, place: SourcePlace) -> LiveInput:
     if not key:
         if options["state"]:
             raise OptionError("delta: state is for a table with a key", "state")
-        return AppendedInput(place.name, given, feed, partial(_appended, given, table.shown), disorder)
+        return AppendedInput(place.name, given, feed, disorder)
     if place.time is not None:
         raise OptionError(f"delta: rows of {place.name} live from change to change; leave ORDERED BY out", "key")
     for name in key:
         place.schema.index(name, "the key")
     reader = FeedReader(place.schema, given.tick_length, table.shown)
     return ChangeInput(place.name, given, feed, reader.decode, key, disorder or 0, state_of(options, place))
+
+
+class AppendedInput(LogInput):
+    """Rows that are added to a table: each lives one tick.
+
+    The time of a row is its column of ORDERED BY; where none is declared, the time of the commit that added it.
+    """
+
+    def said(self, records: pa.Table) -> ElementBatch | None:
+        table, times, until = _appended(self.given, self.log.shown, records)
+        if until is not None and self.given.time is None:
+            self._reached.reach(self.log.parts[0], until)
+        if not len(times):
+            return None
+        columns = {name: table.column(name).combine_chunks() for name in table.column_names}
+        if self.given.time is None:
+            columns["vs"] = pa.array(times)
+        (found,) = self.given.rows.of_table(pa.RecordBatch.from_pydict(columns), self.log.shown, 1)
+        self._reached.see(self.log.parts[0], found.vs)
+        return found
 
 
 def _appended(given: InputFile, shown: str, table: pa.Table) -> tuple[pa.Table, np.ndarray, int | None]:

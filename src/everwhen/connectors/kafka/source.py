@@ -13,18 +13,18 @@ from typing import Any
 
 import numpy as np
 
-from everwhen.connectors.changes.log import Plain, Reached
+from everwhen.connectors.changes.log_input import LogInput
 from everwhen.connectors.kafka.messages import MessageReader
 from everwhen.connectors.kafka.topic_log import TopicLog
 from everwhen.core.time import INF, NEVER
-from everwhen.engine.files.live.inputs import LiveInput, Position
+from everwhen.engine.files.live.inputs import Position
 from everwhen.errors import InputError
 from everwhen.formats.input_file import InputFile
 from everwhen.stream.element import Cti
-from everwhen.stream.element_batch import ADJUST, CTI, PUNCT, ElementBatch, batch_of, joined
+from everwhen.stream.element_batch import ADJUST, CTI, PUNCT, ElementBatch, batch_of, joined, taken
 
 
-class TopicInput(LiveInput):
+class TopicInput(LogInput):
     """Rows or elements of a topic.  `disorder`: by how many ticks a row may be behind others of its partition."""
 
     lag_unit = "messages"
@@ -32,24 +32,17 @@ class TopicInput(LiveInput):
     def __init__(
         self, name: str, given: InputFile, log: TopicLog, disorder: int | None = None, idle: float | None = None
     ) -> None:
-        super().__init__(name, given)
-        self.log = log
+        super().__init__(name, given, log, disorder)
+        self._topic = log
         self._idle = idle
         self._reader = MessageReader(given)
-        self._reached = Reached(disorder)
         self._promised: dict[str, int] = {}
-        self._begun = False
-        self._first: Plain | None = None
         self._messages: list[Any] = []
         self._heard: dict[str, float] = {}
 
     @property
-    def is_there(self) -> bool:
-        return self.log.is_there
-
-    @property
     def lag(self) -> int | None:
-        return self.log.lag
+        return self._topic.lag
 
     @property
     def position(self) -> dict[str, Any]:
@@ -72,26 +65,25 @@ class TopicInput(LiveInput):
     def take(self, most: int) -> ElementBatch | None:
         self.begin()
         before = self.log.position
-        self._messages = self.log.take(most) or []
+        messages = self.log.take(most) or []
         try:
-            found = self._read()
+            found = self.said(messages)
         except InputError:
             self.log.seek(before)
             raise
-        return self._with_promise(found, self._promise())
+        return self._promising(found, self._promise())
 
     def take_to(self, position: Position) -> ElementBatch | None:
         if not self._begun:
             self._begun, self._first = True, position["first"]
             self.log.seek(position["first"])
-        self._messages = self.log.take_to(position["offsets"]) or []
-        found = self._read()
+        found = self.said(self.log.take_to(position["offsets"]) or [])
         said = self._reached.said
         self._take_up(position)
-        return self._with_promise(found, self._reached.said if self._reached.said > said else None)
+        return self._promising(found, self._reached.said if self._reached.said > said else None)
 
-    def close(self) -> None:
-        self.log.close()
+    def leave_word(self, reader: str, position: Position, cares: int) -> None:
+        """A topic keeps what it has, whoever has read it."""
 
     def place_of(self, error: InputError) -> InputError:
         line = error.line
@@ -101,20 +93,14 @@ class TopicInput(LiveInput):
 
     # -- inside -------------------------------------------------------------------------------------------------
 
-    def begin(self) -> None:
-        """Go to where a new job begins, unless it is under way."""
-        if not self._begun:
-            self.log.begin()
-            self._begun, self._first = True, self.log.position
-
     def _placed(self, error: InputError) -> InputError:
         message = self._messages[(error.line or 1) - 1]
         place = f"{self.log.shown}, partition {message.partition()}, offset {message.offset()}"
         return InputError(error.problem, source=place, remedy=error.remedy)
 
-    def _read(self) -> ElementBatch | None:
-        """The elements of the messages taken; what they promise is noted and taken out."""
-        messages = self._messages
+    def said(self, records: list[Any]) -> ElementBatch | None:
+        """The elements of messages; what they promise is noted and taken out."""
+        messages = self._messages = records
         if not messages:
             return None
         stamps = np.array([message.timestamp()[1] for message in messages], np.int64)
@@ -145,10 +131,7 @@ class TopicInput(LiveInput):
         rows = np.flatnonzero(kept)
         if not len(rows):
             return None
-        columns = tuple(column.take(rows) for column in batch.columns)
-        times = (getattr(batch, name)[rows] for name in ("op", "vs", "ve", "vnew"))
-        op, vs, ve, vnew = times
-        return ElementBatch(self.given.schema, op, vs, ve, vnew, columns, {}, batch.source, 1, lines[rows])
+        return taken(replace(batch, lines=lines, at=None), rows)
 
     def _promise(self) -> int | None:
         """What can be promised of all partitions now."""
@@ -165,7 +148,7 @@ class TopicInput(LiveInput):
         self.ended = self._reached.said == INF
         return found
 
-    def _with_promise(self, found: ElementBatch | None, t: int | None) -> ElementBatch | None:
+    def _promising(self, found: ElementBatch | None, t: int | None) -> ElementBatch | None:
         if t is None or (found is not None and bool(((found.op == CTI) & (found.vs >= t)).any())):
             return found
         promise = batch_of([Cti(t)], self.given.schema)

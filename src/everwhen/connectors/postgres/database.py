@@ -27,6 +27,11 @@ class Database:
     def shown(self) -> str:
         return f"PostgreSQL table {self.schema}.{self.table}"
 
+    @property
+    def quoted(self) -> str:
+        """The table's name as a text of the server's."""
+        return ".".join('"' + part.replace('"', '""') + '"' for part in (self.schema, self.table))
+
     def connect(self) -> Any:
         """A connection on which texts of values do not depend on anybody's settings."""
         psycopg = library()

@@ -56,7 +56,7 @@ class PostgresRows(RowSink):
             create = "CREATE TABLE IF NOT EXISTS {epochs} (table_name text PRIMARY KEY, epoch bigint NOT NULL)"
             cursor.execute(self._sql(create))
             cursor.execute(self._sql("CREATE TABLE IF NOT EXISTS {table} ({typed}{primary})"))
-            found = [tuple(row) for row in cursor.execute(_COLUMNS, [self._name]).fetchall()]
+            found = [tuple(row) for row in cursor.execute(_COLUMNS, [self.database.quoted]).fetchall()]
             if sorted(found) != sorted(wanted):
                 raise SinkError(
                     f"{self.database.shown}: the columns are others: expected {_shown(wanted)}, found {_shown(found)} "
@@ -126,11 +126,6 @@ class PostgresRows(RowSink):
                 f"{self.database.shown}: there is no unique index on ({names}), so rows cannot replace each other "
                 f"(CREATE UNIQUE INDEX ON {self.database.table} ({names}))"
             ) from None
-
-    @property
-    def _name(self) -> str:
-        quoted = (part.replace('"', '""') for part in (self.database.schema, self.database.table))
-        return ".".join(f'"{part}"' for part in quoted)
 
     def _sql(self, text: Any, epoch: int = -1) -> Any:
         from psycopg import sql

@@ -77,7 +77,7 @@ class Slot:
     @property
     def is_there(self) -> bool:
         with self.database.explained(SourceError, "look for it"):
-            return bool(self._connected().execute("SELECT to_regclass(%s)", [self._name]).fetchone()[0])
+            return bool(self._connected().execute("SELECT to_regclass(%s)", [self.database.quoted]).fetchone()[0])
 
     @property
     def position(self) -> dict[str, Any]:
@@ -197,11 +197,6 @@ class Slot:
             return None
         self._clock, self._lsn = clock, max(self._lsn, end)
         return [Beat(clock)]
-
-    @property
-    def _name(self) -> str:
-        quoted = (part.replace('"', '""') for part in (self.database.schema, self.database.table))
-        return ".".join(f'"{part}"' for part in quoted)
 
     def _connected(self) -> Any:
         if self._connection is None or self._connection.closed:

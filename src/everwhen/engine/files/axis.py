@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from everwhen.algebra.builder import Stream
+from everwhen.algebra.builder import Stream, node_of
 from everwhen.algebra.nodes import Source, walk
 from everwhen.core.time_axis import TimeAxis, common_axis
 from everwhen.engine.local import Query
@@ -17,7 +17,7 @@ def axis_of_inputs(query: Query, inputs: Mapping[str, InputFile]) -> TimeAxis:
     """The axis of the answer.  If one input has timestamps it has them; what an input does not show is as declared."""
     if isinstance(query, Stream) and query.axis is not None:
         return query.axis
-    node = query.node if isinstance(query, Stream) else query
+    node = node_of(query)
     axes = []
     for source in walk(node):
         if isinstance(source, Source):

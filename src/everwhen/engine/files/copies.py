@@ -27,7 +27,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
-from everwhen.algebra.builder import Stream
+from everwhen.algebra.builder import Stream, node_of
 from everwhen.algebra.explain import explain
 from everwhen.algebra.lmerge import lmerge
 from everwhen.algebra.named_source import source
@@ -94,7 +94,7 @@ def copies(
     ...
     (1, 5, (1,))
     """
-    nodes = [query.node if isinstance(query, Stream) else query for query in queries]
+    nodes = [node_of(query) for query in queries]
     options = {"batch": batch, "every": every, "wait": wait}
     members = _members(nodes, inputs, Path(place), consistency, options)
     axis = axis_of_inputs(queries[0], members[0].work.inputs)

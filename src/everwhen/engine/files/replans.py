@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from everwhen.algebra.builder import Stream
+from everwhen.algebra.builder import node_of
 from everwhen.algebra.explain import explain
 from everwhen.algebra.nodes import Node
 from everwhen.core.time import show
@@ -43,7 +43,7 @@ class QueryForms:
     @staticmethod
     def of(query: Query) -> QueryForms:
         """A query that runs as it is."""
-        node = query.node if isinstance(query, Stream) else query
+        node = node_of(query)
         return QueryForms(node, {AS_WRITTEN: node})
 
     @property

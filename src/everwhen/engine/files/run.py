@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Final
 
-from everwhen.algebra.builder import Stream
+from everwhen.algebra.builder import node_of
 from everwhen.algebra.explain import explain
 from everwhen.algebra.nodes import Node
 from everwhen.core.consistency import MIDDLE, Consistency
@@ -144,7 +144,6 @@ def watch_files(
     inputs: Mapping[str, str | InputFile],
     *,
     batch: int = 10_000,
-    open: bool = True,
     progress: Watch | None = None,
 ) -> Progress:
     """Let a runtime read files, for what it does on the way: the answer is counted, not kept."""
@@ -158,7 +157,7 @@ def watch_files(
         if progress is not None:
             progress(seen)
 
-    for _ in _Work(runtime, given, batch, open, watch, LateBook({}, lambda _: None)).epochs(Saved()):
+    for _ in _Work(runtime, given, batch, True, watch, LateBook({}, lambda _: None)).epochs(Saved()):
         pass
     return last
 
@@ -180,18 +179,7 @@ def input_files(
     inputs: Mapping[str, str | InputFile], schemas: Mapping[str, Schema], batch: int
 ) -> dict[str, InputFile]:
     """Every source of a query with its file, in the order given; a misfit is an error that says what is read."""
-    reads = ", ".join(sorted(schemas))
-    require_batch(batch)
-    missing = sorted(set(schemas) - set(inputs))
-    if missing:
-        raise QueryError(f"no input for {', '.join(missing)}; the query reads {reads}")
-    unknown = sorted(set(inputs) - set(schemas))
-    if unknown:
-        raise QueryError(f"the query does not read {', '.join(unknown)}; it reads {reads}")
-    given = {
-        name: file if isinstance(file, InputFile) else InputFile(str(file), schemas[name])
-        for name, file in inputs.items()
-    }
+    given = given_files(inputs, schemas, batch)
     if sum(file.file == STANDARD_INPUT for file in given.values()) > 1:
         raise QueryError("only one input can be the standard input")
     for file in given.values():
@@ -201,6 +189,22 @@ def input_files(
             with open(file.file, "rb"):
                 pass  # whether it can be read is known before anything is done
     return given
+
+
+def given_files(
+    inputs: Mapping[str, str | InputFile], schemas: Mapping[str, Schema], batch: int
+) -> dict[str, InputFile]:
+    """The file of each source; an error if one has none, or is none."""
+    reads = ", ".join(sorted(schemas))
+    require_batch(batch)
+    if missing := sorted(set(schemas) - set(inputs)):
+        raise QueryError(f"no input for {', '.join(missing)}; the query reads {reads}")
+    if unknown := sorted(set(inputs) - set(schemas)):
+        raise QueryError(f"the query does not read {', '.join(unknown)}; it reads {reads}")
+    return {
+        name: file if isinstance(file, InputFile) else InputFile(str(file), schemas[name])
+        for name, file in inputs.items()
+    }
 
 
 def identity(
@@ -213,15 +217,21 @@ def identity(
     level: Consistency = MIDDLE,
 ) -> dict[str, str]:
     """What must not change while a checkpoint is used."""
-    node = query.node if isinstance(query, Stream) else query
+    node = node_of(query)
     if any(file.file == STANDARD_INPUT for file in given.values()):
         raise QueryError("a checkpoint cannot go on from the standard input; write it to a file first")
     found = {"engine": engine, "query": explain(node), "emit": emit.value, "batch": str(batch), "open": str(open)}
+    return {**found, **bounds_and_inputs(level, given, fingerprint)}
+
+
+def bounds_and_inputs(level: Consistency, given: Mapping[str, InputFile], told: Callable[[str], str]) -> dict[str, str]:
+    """What a level gives up, and the inputs, each file as it is told: a part of what must not change."""
+    found: dict[str, str] = {}
     if level.finalizes or level.aligns:
         found["bounds"] = f"block {level.block}, remember {level.remember}, repair {level.repair}"
     for name, file in given.items():
         meant = "" if not file.times and file.kind == "stream" else f" ({file.kind} {', '.join(file.times)})".rstrip()
-        found[f"input {name}"] = f"{fingerprint(file.file)}{meant}"
+        found[f"input {name}"] = f"{told(file.file)}{meant}"
     return found
 
 

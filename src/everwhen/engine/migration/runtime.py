@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from everwhen.algebra.builder import Stream
+from everwhen.algebra.builder import node_of
 from everwhen.algebra.nodes import Node
 from everwhen.core.consistency import Consistency
 from everwhen.core.punctuation import Frontier
@@ -139,7 +139,7 @@ class ChangingRuntime(ABC):
         if name not in self._queries:
             raise QueryError(f"there is no query {name!r} here; there is {', '.join(sorted(self._queries))}")
         self.require_settled("it can go over to a third one")
-        asked = legal_loops(query.node if isinstance(query, Stream) else query)
+        asked = legal_loops(node_of(query))
         if asked.schema != self._queries[name].schema:
             raise QueryError(
                 f"the query {name!r} has the columns {self._queries[name].schema}; one with {asked.schema} cannot "
@@ -304,7 +304,7 @@ class ChangingRuntime(ABC):
             )
         self._restore_inputs(state)
         if migrating is not None and replaced is not None:
-            left = legal_loops(replaced.node if isinstance(replaced, Stream) else replaced)
+            left = legal_loops(node_of(replaced))
             self._repeat(migrating[0], migrating[1], left)
         self._ingress.restore(state["ingress"])
         if not state.get("ends", False):  # up to Everwhen 0.5 nobody noted them

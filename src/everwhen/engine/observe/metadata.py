@@ -54,16 +54,14 @@ class OperatorMetadata:
         )  # fmt: skip
 
 
-def filter_metadata(
-    flow: Dataflow[Any, Any], output: OutputPort, seconds: float, queries: Sequence[str] = ()
-) -> OperatorMetadata | None:
+def filter_metadata(flow: Dataflow[Any, Any], output: OutputPort, seconds: float) -> OperatorMetadata | None:
     """The emission filter of an output, called by its policy: `emit final`."""
     if output.filter is None:
         return None
     progress, size = output.encoder.cti, output.filter.state_size()
     waits_for = (flow.port_name(output.port),) if progress < INF else ()
     name, rows = f"emit {output.filter.emit.value}", (output.rows_in, output.rows_out)
-    return OperatorMetadata.of(name, rows, seconds, size, progress, output.filter.keeps, waits_for, queries)
+    return OperatorMetadata.of(name, rows, seconds, size, progress, output.filter.keeps, waits_for)
 
 
 def node_metadata(

@@ -183,12 +183,17 @@ class Metadata:
         `seconds`, `ticks`: in a window of so much of the clock, or of application time; without, since now.  `then` is
         called after an epoch, if at least `every` seconds have passed since it was called last.
         """
-        chosen = items_named(items)
-        names = frozenset([of] if isinstance(of, str) else of)
-        unknown = sorted(names - set(self.names))
-        if unknown:
-            raise QueryError(f"there is no operator or input {unknown[0]!r}; there is {', '.join(self.names)}")
-        window = Window(seconds, ticks, any(item.stream for item in chosen))
+        chosen, names, window = asked_for(items, of, self.names, seconds, ticks)
         found = Subscription(chosen, window, self._scope, self._observer, names, every, then)
         self._observer.add(found)
         return found
+
+
+def asked_for(
+    items: Sequence[str], of: str | Sequence[str], there: Sequence[str], seconds: float | None, ticks: int | None
+) -> tuple[tuple[Item, ...], frozenset[str], Window]:
+    """What a subscription measures, of which operators and inputs among those that are there, in which window."""
+    chosen, names = items_named(items), frozenset([of] if isinstance(of, str) else of)
+    if unknown := sorted(names - set(there)):
+        raise QueryError(f"there is no operator or input {unknown[0]!r}; there is {', '.join(there)}")
+    return chosen, names, Window(seconds, ticks, any(item.stream for item in chosen))

@@ -11,7 +11,7 @@ import pyarrow as pa
 from everwhen.core.time import INF, NEVER
 from everwhen.engine.dataflow import Dataflow
 from everwhen.engine.ingress import Ingress
-from everwhen.engine.observe.find_waiting import Situation, Trial
+from everwhen.engine.observe.find_waiting import Situation
 from everwhen.engine.observe.metadata import OperatorMetadata, node_metadata
 from everwhen.engine.observe.waiting import SourceStatus
 from everwhen.plan.physical import Port
@@ -83,16 +83,12 @@ def situation(
         [_status(name, ingress) for name in names],
         {name: ingress.of(name)[0].intake.codec.schema.names for name in names},
         _operators(flow, below),
-        lambda: _trial(copy, query),
+        lambda: CopyTrial(copy(), query),
         rows + sum(each.intake.state_size().rows for each in inputs),
         given_up,
         unknown,
         begins,
     )
-
-
-def _trial(copy: Callable[[], Pushed], query: str) -> Trial:
-    return CopyTrial(copy(), query)
 
 
 def _status(name: str, ingress: Ingress) -> SourceStatus:

@@ -79,8 +79,7 @@ class OperatorSubject:
 
     @property
     def gauge(self) -> Gauge | None:
-        found = self._node.gauge
-        return found if isinstance(found, Gauge) else None
+        return self._node.gauge
 
     def open(self, window: Window, clock: Ticking) -> None:
         gauge = self.gauge or Gauge(clock, self.counted)
@@ -150,8 +149,7 @@ class InputSubject:
 
     @property
     def gauge(self) -> Gauge | None:
-        found = self._ingress.gauges.get(self._at)
-        return found if isinstance(found, Gauge) else None
+        return self._ingress.gauges.get(self._at)
 
     def open(self, window: Window, clock: Ticking) -> None:
         gauge = self.gauge or InputGauge(clock, self._lost)

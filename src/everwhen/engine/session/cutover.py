@@ -45,7 +45,8 @@ from everwhen.operators.net import netted
 from everwhen.operators.output.changelog import ChangelogEncoder
 from everwhen.operators.signed_bag import SignedBag, after
 from everwhen.operators.sort.sort import SortedChangelogEncoder
-from everwhen.operators.stateless.linear import FilterOperator, MapOperator
+from everwhen.operators.stateless.columns import MapOperator
+from everwhen.operators.stateless.linear import FilterOperator
 from everwhen.plan.physical import PlacedOperator, Port
 from everwhen.rows.changes import Changes, concat_all
 from everwhen.rows.codec import RowCodec

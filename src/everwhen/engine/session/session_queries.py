@@ -8,9 +8,9 @@ from dataclasses import replace
 from typing import Final
 from weakref import WeakKeyDictionary
 
-from everwhen.algebra.builder import Stream
+from everwhen.algebra.builder import Stream, node_of
 from everwhen.algebra.explain import explain
-from everwhen.algebra.nodes import Node, Source, walk
+from everwhen.algebra.nodes import Node, Source, sources_of, walk
 from everwhen.core.consistency import Consistency, Duration
 from everwhen.core.emit import Emit
 from everwhen.core.punctuation import Frontier
@@ -116,12 +116,12 @@ class SessionQueries(ABC):
 
     def _made(self, name: str, query: Query, sink: EpochSink | None, level: Consistency, whole: bool) -> Entry:
         """An entry that is not in the catalogue.  `whole`: it shares its output with nobody."""
-        node = legal_loops(query.node if isinstance(query, Stream) else query)
+        node = legal_loops(node_of(query))
         self._require_same_sources(node)
         plan = node if self._optimize is None else self._optimize(node)
         outlet, steps = (plan, ()) if whole else split_tail(plan)
         depends_on = tuple(dict.fromkeys(self._derived_from(node)))
-        reads = tuple(sorted({each.name for each in walk(plan) if isinstance(each, Source)}))
+        reads = tuple(sorted(sources_of(plan)))
         return Entry(name, node, depends_on, reads, outlet, steps, level, sink, whole=whole)
 
     def _placed(self, entry: Entry, emit: Emit, own: int = 0) -> tuple[OutputKey, Levels]:

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, Literal
 
-from everwhen.algebra.nodes import Filter, Map, Node, Source, TimeWindow, over, walk
+from everwhen.algebra.nodes import Filter, Map, Node, Source, TimeWindow, rebuilt, walk
 from everwhen.core.consistency import LEVELS, Consistency, consistency
 from everwhen.core.time import NEVER, show
 from everwhen.errors import LoopError, QueryError, SqlError
@@ -304,19 +304,11 @@ class SqlTransaction:
         if not self.optimize:
             return Planned(written, self._legal(written), ())
         runs_as = {id(plan.written): plan for plan in self.derived.values()}
-        used: dict[int, Planned] = {}
-        placed: dict[int, Node] = {}
-        for node in walk(written):
-            plan = runs_as.get(id(node))
-            if plan is not None:
-                used[id(node)] = plan
-                placed[id(node)] = plan.node
-            else:
-                placed[id(node)] = over(node, *(placed[id(child)] for child in node.inputs))
+        used = {id(node): runs_as[id(node)] for node in walk(written) if id(node) in runs_as}
+        root = _swapped(written, {at: plan.node for at, plan in used.items()})
         kept = [plan.node for plan in used.values()]
         kept += [node for _, node in self.running.values()]
         kept += [start.plan.node for start in self.starts]
-        root = placed[id(written)]
         rules = _CHEAP_RULES if all(isinstance(node, _CHEAP) for node in walk(root)) else SHARING_RULES
         found = rewrite_all({"": root}, rules, kept)
         before = [applied for plan in used.values() for applied in plan.applied]
@@ -339,7 +331,4 @@ class SqlTransaction:
 
 def _swapped(node: Node, swap: Mapping[int, Node]) -> Node:
     """A plan with other nodes in the place of some."""
-    built: dict[int, Node] = {}
-    for each in walk(node):
-        built[id(each)] = swap.get(id(each)) or over(each, *(built[id(child)] for child in each.inputs))
-    return built[id(node)]
+    return rebuilt(lambda each: swap.get(id(each)), node)[0]

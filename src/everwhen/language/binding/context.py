@@ -21,7 +21,7 @@ from everwhen.algebra import nodes as n
 from everwhen.algebra.expressions.build import Expr, col
 from everwhen.errors import QueryError, SqlError
 from everwhen.language import syntax as s
-from everwhen.language.binding.scope import NameProblem, Scope
+from everwhen.language.binding.scope import NameProblem, Scope, Table
 from everwhen.language.catalog import Catalog
 
 
@@ -254,3 +254,15 @@ class Aggregated:
     values: tuple[Expr, ...]
     having: Expr | None
     counts: frozenset[str]
+
+
+def column_of(table: Table, name: s.Name, binding: Binding) -> str:
+    """The column that a name means of a table, as the plan calls it; an error at its place if there is none."""
+    scope = Scope((table,))
+    try:
+        found = scope.column(name.parts)
+    except NameProblem as problem:
+        raise binding.error(str(problem), name.span) from None
+    if found is None:
+        raise binding.error(scope.unknown(name.parts), name.span)
+    return found.physical

@@ -17,8 +17,8 @@ from everwhen.core.schema import Field, Schema
 from everwhen.errors import QueryError
 from everwhen.language import syntax as s
 from everwhen.language.binding import expressions, subqueries
-from everwhen.language.binding.context import Binding, Rows
-from everwhen.language.binding.scope import NameProblem, Scope, ScopeColumn, Table, same
+from everwhen.language.binding.context import Binding, Rows, column_of
+from everwhen.language.binding.scope import Scope, ScopeColumn, Table, same
 
 FromItem = Callable[[s.FromItem, Binding], Rows]
 Ticks = Callable[[s.Length, Binding], int]
@@ -46,8 +46,8 @@ def matches(item: s.Matched, binding: Binding, from_item: FromItem, ticks: Ticks
             node = n.TimeWindow(node, ticks(item.within, binding))
         except QueryError as error:
             raise binding.error(str(error), item.within.span) from None
-    partition = tuple(_column(name, table, binding) for name in item.partition)
-    order = tuple((_column(name, table, binding), falling) for name, falling in item.order)
+    partition = tuple(column_of(table, name, binding) for name in item.partition)
+    order = tuple((column_of(table, name, binding), falling) for name, falling in item.order)
     define: list[tuple[str, Expr]] = []
     for each in item.define:
         variable = _variable(each.name, item.pattern)
@@ -107,17 +107,6 @@ def _compiled(
         compile_program(pattern, define, measures, node.schema)
     except QueryError as error:
         raise binding.error(str(error), e.span) from None
-
-
-def _column(name: s.Name, table: Table, binding: Binding) -> str:
-    scope = Scope((table,))
-    try:
-        found = scope.column(name.parts)
-    except NameProblem as problem:
-        raise binding.error(str(problem), name.span) from None
-    if found is None:
-        raise binding.error(scope.unknown(name.parts), name.span)
-    return found.physical
 
 
 def _variable(name: s.Ident, pattern: Pattern) -> str | None:

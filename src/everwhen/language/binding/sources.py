@@ -17,7 +17,7 @@ from everwhen.core.time import INF, ticks
 from everwhen.errors import QueryError, SqlError
 from everwhen.language import syntax as s
 from everwhen.language.binding import expressions
-from everwhen.language.binding.context import Binding, Bound, Correlation, Rows
+from everwhen.language.binding.context import Binding, Bound, Correlation, Rows, column_of
 from everwhen.language.binding.joins import join
 from everwhen.language.binding.merge import merged_copies
 from everwhen.language.binding.patterns import matches
@@ -161,7 +161,7 @@ def _modified(node: n.Node, modifier: s.Modifier, table: Table, binding: Binding
         case s.RangeWindow(size, slide):
             return n.TimeWindow(node, INF if size is None else _time(size, binding), _or(slide, 1, binding))
         case s.RowsWindow(rows, slide, partition):
-            columns = tuple(_partition(name, table, binding) for name in partition)
+            columns = tuple(column_of(table, name, binding) for name in partition)
             if rows is None:
                 if slide is not None:
                     raise binding.error("an unbounded window does not slide", slide.span)
@@ -205,17 +205,6 @@ def _rows(length: s.Length, binding: Binding) -> int:
     if length.unit is not None or not length.number.isdecimal():
         raise binding.error("ROWS takes a whole number of rows; for a length of time write RANGE", length.span)
     return int(length.number)
-
-
-def _partition(name: s.Name, table: Table, binding: Binding) -> str:
-    scope = Scope((table,))
-    try:
-        found = scope.column(name.parts)
-    except NameProblem as problem:
-        raise binding.error(str(problem), name.span) from None
-    if found is None:
-        raise binding.error(scope.unknown(name.parts), name.span)
-    return found.physical
 
 
 # -- joins -------------------------------------------------------------------------------------------------------------

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any, Final
 
@@ -39,7 +39,7 @@ from everwhen.punctuation.api import PunctuationStore
 from everwhen.rows.changes import Changes
 from everwhen.rows.codec import RowCodec
 from everwhen.stream.element import ExternalCti
-from everwhen.stream.element_batch import ADJUST, EXTERNAL_CTI, ElementBatch
+from everwhen.stream.element_batch import ADJUST, EXTERNAL_CTI, ElementBatch, taken
 
 
 class Reason(Enum):
@@ -314,13 +314,7 @@ class Finalize:
         at = np.flatnonzero(reason)
         if not len(at):
             return ()
-        lines = at + batch.first_line if batch.lines is None else batch.lines[at]
-        columns = tuple(column.take(at) for column in batch.columns)
-        elements = ElementBatch(
-            batch.schema, batch.op[at], batch.vs[at], batch.ve[at], batch.vnew[at], columns,
-            source=batch.source, lines=lines,
-        )  # fmt: skip
-        return self._lost(DroppedElements(elements, reason[at]))
+        return self._lost(DroppedElements(replace(taken(batch, at), at=None), reason[at]))
 
     def _forget(self) -> tuple[DroppedElements, ...]:
         """Drop what progress has passed; adjusts that waited in vain are given up."""

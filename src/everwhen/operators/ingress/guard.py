@@ -138,11 +138,6 @@ class Guard:
         return Frontier(self.cti, self.fresh)
 
     @property
-    def standing_promises(self) -> tuple[Punctuation, ...]:
-        """What is promised about data beyond the CTI."""
-        return tuple(self._promises)
-
-    @property
     def promised(self) -> Any:
         """What stands of the promises about data, as plain data for `resume`."""
         return self._promises.snapshot()

@@ -14,7 +14,6 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 
 from everwhen.core.late_count import LateCount
 from everwhen.core.source_policy import SourcePolicy
@@ -22,7 +21,7 @@ from everwhen.core.time import INF, MIN_TIME, NEVER, show
 from everwhen.errors import InputError
 from everwhen.operators.ingress import finalize_loops as kernel
 from everwhen.operators.ingress.finalize import DroppedElements
-from everwhen.stream.element_batch import ADJUST, CTI, INSERT, ElementBatch
+from everwhen.stream.element_batch import ADJUST, CTI, INSERT, ElementBatch, taken
 
 
 class LateRows:
@@ -132,20 +131,9 @@ def without(batch: ElementBatch, gone: np.ndarray) -> ElementBatch:
     if promises:
         place = np.cumsum(~gone) - 1
         promises = {int(place[i]): said for i, said in promises.items()}
-    return replace(_taken(batch, at), promises=promises)
+    return replace(taken(batch, at), promises=promises)
 
 
 def given_up(batch: ElementBatch, at: np.ndarray, reason: int) -> DroppedElements:
     """Some elements of a batch, as those that were given up for a reason."""
-    return DroppedElements(replace(_taken(batch, at), at=None), np.full(len(at), reason, np.uint8))
-
-
-def _taken(batch: ElementBatch, at: np.ndarray) -> ElementBatch:
-    places = pa.array(at)
-    lines = at + batch.first_line if batch.lines is None else batch.lines[at]
-    numbers = None if batch.at is None else batch.at[at]
-    columns = tuple(column.take(places) for column in batch.columns)
-    return ElementBatch(
-        batch.schema, batch.op[at], batch.vs[at], batch.ve[at], batch.vnew[at], columns,
-        source=batch.source, lines=lines, at=numbers,
-    )  # fmt: skip
+    return DroppedElements(replace(taken(batch, at), at=None), np.full(len(at), reason, np.uint8))

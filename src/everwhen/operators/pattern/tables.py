@@ -164,10 +164,6 @@ class Ranking:
     def order(self) -> Order:
         return Order(self._columns, *self._arrays)
 
-    @property
-    def is_complete(self) -> bool:
-        return all(self._known)
-
     def need(self) -> None:
         """Ranks of all types are needed from now on."""
         self._known = [True] * len(self._types)

@@ -13,16 +13,16 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from everwhen.algebra.expressions.build import Column, Expr
+from everwhen.algebra.expressions.build import Expr
 from everwhen.compiled.njit import loop, njit
 from everwhen.core.punctuation import Frontier
 from everwhen.core.schema import Schema
 from everwhen.core.time import INF, MAX_TIME, MIN_TIME, NEVER
 from everwhen.errors import QueryError, TimeRangeError
 from everwhen.operators.contract import Operator, Output, lowest
-from everwhen.punctuation.api import Intersection, Projection, make_frontier, moved
-from everwhen.rows.changes import Changes, concat, no_changes
-from everwhen.rows.codec import BITS, RowCodec, encode_column
+from everwhen.punctuation.api import Intersection, make_frontier, moved
+from everwhen.rows.changes import Changes, concat
+from everwhen.rows.codec import RowCodec
 
 MOST_LEVELS = 20_000_000
 """A window over long lifetimes has a level per instant; beyond so many per step it is surely not meant."""
@@ -62,54 +62,6 @@ class FilterOperator(Operator):
         return Output(batch, frontiers[0])
 
 
-class MapOperator(Operator):
-    """Each output column is an input column (copied as it is) or an expression."""
-
-    def __init__(self, columns: Sequence[tuple[str, Expr]], source: RowCodec, codec: RowCodec) -> None:
-        self.codec = codec
-        self._source = source
-        self._columns = [(source.schema.index(e.name) if isinstance(e, Column) else e) for _, e in columns]
-        self._plain = [c for c in self._columns if isinstance(c, int)]
-        kept: dict[str, list[str]] = {}
-        for name, e in columns:
-            if isinstance(e, Column):
-                kept.setdefault(e.name, []).append(name)
-        self._promises = Projection(source.schema, kept)
-
-    def step(self, inputs: Sequence[Changes], frontiers: Sequence[Frontier], tau: int) -> Output:
-        (batch,) = inputs
-        frontier = frontiers[0]
-        if frontier.promises:
-            frontier = make_frontier(frontier.time, self._promises.project(frontier.promises))
-        if not len(batch):
-            return Output(no_changes(self.codec), frontier)
-        source, target, rows = self._source, self.codec, batch.rows
-        if len(self._plain) == len(self._columns):
-            return Output(batch.with_rows(target, source.select(rows, self._plain, target)), frontier)
-        out = np.zeros((len(rows), target.width), np.int64)
-        for to, column in enumerate(self._columns):
-            if isinstance(column, int):
-                out[:, target.words + to] = rows[:, source.words + column]
-                missing = (rows[:, column // BITS] >> (column % BITS)) & 1
-                out[:, to // BITS] |= missing << (to % BITS)
-                continue
-            values = evaluate(column, source, rows)
-            codes = encode_column(values, target.schema.types[to], target.pool)
-            if values.null_count:
-                absent = values.is_null().to_numpy(zero_copy_only=False)
-                codes[absent] = 0
-                out[:, to // BITS] |= absent.astype(np.int64) << (to % BITS)
-            out[:, target.words + to] = codes
-        return Output(batch.with_rows(target, out), frontier)
-
-    def snapshot(self) -> dict[str, Any]:
-        return {"promises": self._promises.snapshot()} if len(self._promises) else {}
-
-    def restore(self, state: dict[str, Any]) -> None:
-        if state:
-            self._promises.restore(state["promises"])
-
-
 class UnionOperator(Operator):
     """The sum of both inputs; `sign` -1 subtracts the second (inside anti- and outer joins).
 
@@ -138,12 +90,13 @@ class UnionOperator(Operator):
             self._meeting.restore(state["promises"])
 
 
-def rounded_up(t: np.ndarray, granule: int, offset: int) -> np.ndarray:
-    """The next instant at or after `t` that is `offset` beyond a multiple of the granule; infinity stays."""
-    return np.where(t == INF, INF, -((offset - t) // granule) * granule + offset)
+def rounded_up(t: np.ndarray, granule: int) -> np.ndarray:
+    """The next multiple of the granule at or after `t`; infinity stays."""
+    return np.where(t == INF, INF, -(-t // granule) * granule)
 
 
 def rounded_up_time(t: int, granule: int, offset: int) -> int:
+    """The next instant at or after `t` that is `offset` beyond a multiple of the granule; infinity stays."""
     return t if t in (INF, NEVER) else -((offset - t) // granule) * granule + offset
 
 
@@ -276,7 +229,7 @@ class GranularityOperator(Operator):
 
     def step(self, inputs: Sequence[Changes], frontiers: Sequence[Frontier], tau: int) -> Output:
         (batch,) = inputs
-        lo, hi = rounded_up(batch.lo, self._granule, 0), rounded_up(batch.hi, self._granule, 0)
+        lo, hi = rounded_up(batch.lo, self._granule), rounded_up(batch.hi, self._granule)
         within_time(lo, hi, f"an end or a start that a granularity of {self._granule} ticks rounds up")
         keep = lo < hi
         out = Changes(self.codec, lo[keep], hi[keep], batch.weight[keep], batch.rows[keep])

@@ -31,11 +31,11 @@ from everwhen.core.emit import Emit
 from everwhen.core.punctuation import Frontier
 from everwhen.core.time import INF, NEVER
 from everwhen.errors import EverwhenError
-from everwhen.operators.contract import EVERYTHING, Operator, Output, Policy, StateSize
-from everwhen.operators.key_frontiers import KeyFrontiers, keys_covered
+from everwhen.operators.contract import EVERYTHING, Output, Policy, StateSize
+from everwhen.operators.key_frontiers import KeyFrontiers
 from everwhen.operators.net import netted
+from everwhen.operators.partitioned import ByPartition
 from everwhen.operators.sweep.holistic import order_ranks
-from everwhen.punctuation.api import Projection, make_frontier
 from everwhen.rows import restored
 from everwhen.rows.changes import Changes, concat, no_changes
 from everwhen.rows.codec import RowCodec
@@ -90,7 +90,7 @@ def _let_stand(changes: Sequence[Changes], old: np.ndarray, said: Spans, new: np
     return bool(len(raised))
 
 
-class RowsOperator(Operator):
+class RowsOperator(ByPartition):
     """ROWS N [SLIDE A] [PARTITION BY …] over chronons: the input's segments are single instants."""
 
     keeps = "per partition the rows at or after the CTI and earlier ones whose output end is at or after it"
@@ -98,34 +98,21 @@ class RowsOperator(Operator):
     def __init__(
         self, rows: int, slide: int, partition: Sequence[str], codec: RowCodec, policy: Policy = EVERYTHING
     ) -> None:
-        self.codec = codec
+        super().__init__(partition, codec, codec, codec)
         self._ended = policy.emit is Emit.ENDED
-        self._promise = NEVER
         self._n = rows
         self._slide = slide
-        self._partition_at = [codec.schema.index(name) for name in partition]
-        self._key_codec = RowCodec(codec.schema.select(partition), codec.pool)
-        self._keys = KeyTable(self._key_codec.width, self._key_codec.pooled)
         self._kept = Regions(ROW + codec.width, [(ROW + j, t) for j, t in codec.pooled])
-        codec.pool.register(self._keys)
         codec.pool.register(self._kept)
-        self._promises = Projection(codec.schema, {name: [name] for name in partition})
-        self._floors = KeyFrontiers()
-        self._forgotten = NEVER  # the largest end of what went because its partition is promised
         self._dropped = np.zeros(64, np.int64)
         self._ends = Calendar()
         self._slot = np.full(64, -1, np.int64)
 
     def step(self, inputs: Sequence[Changes], frontiers: Sequence[Frontier], tau: int) -> Output:
         (batch,) = inputs
-        ids = self._intern(batch)
-        frontier = frontiers[0]
-        reached = _NO_KEYS
-        if frontier.promises:
-            # which rows are in the window depends on the whole partition: only promises about partitions count
-            frontier = make_frontier(max(frontier.time, self._promise), self._promises.project(frontier.promises))
-            over, until = keys_covered(frontier.promises, self._key_codec, self._keys)
-            reached = self._floors.raise_to(over, until, self._keys.capacity)
+        ids = self._intern(batch.rows)
+        # which rows are in the window depends on the whole partition: only promises about partitions count
+        frontier, reached = self._of_partitions(frontiers[0], max(frontiers[0].time, self._promise))
         promise = max(frontier.time, self._promise)
         touched, out = self._apply(batch, ids, promise) if len(batch) else (_NO_KEYS, no_changes(self.codec))
         if self._ended and (promise > self._promise or len(reached)):
@@ -135,16 +122,11 @@ class RowsOperator(Operator):
         self._forget(promise, reached)
         return Output(out, frontier)
 
-    def _intern(self, batch: Changes) -> np.ndarray:
-        ids = self._keys.intern(self.codec.select(batch.rows, self._partition_at, self._key_codec))
-        capacity = self._keys.capacity
+    def _grow(self, capacity: int) -> None:
         self._kept.grow(capacity)
         self._ends.grow(capacity)
         self._dropped = grown(self._dropped, capacity, 0)
         self._slot = grown(self._slot, capacity, -1)
-        if self._floors.any:
-            self._floors.grow(capacity)
-        return ids
 
     def _cut(self, keys: np.ndarray, promise: int) -> Changes:
         """Rows of partitions that are still in the window, from the last promise to this one."""
@@ -341,9 +323,6 @@ class RowsOperator(Operator):
         said = Changes(self.codec, lo, hi, np.ones(len(lo), np.int64), records[:, ROW:])
         return said.take(lo < hi)
 
-    def key_count(self) -> int:
-        return len(self._keys)
-
     def state_size(self) -> StateSize:
         return StateSize(self._kept.rows, self._kept.nbytes + self._keys.nbytes + self._ends.nbytes)
 
@@ -359,17 +338,7 @@ class RowsOperator(Operator):
         }  # fmt: skip
 
     def restore(self, state: dict[str, Any]) -> None:
-        self._promise, self._forgotten = state["promise"], state["forgotten"]
-        n = len(state["offsets"]) - 1
-        ids = self._keys.intern(
-            restored.rows(self._key_codec, state["keys"], n)
-            if self._partition_at
-            else np.zeros((n, self._key_codec.width), np.int64)
-        )
-        capacity = self._keys.capacity
-        self._kept.grow(capacity)
-        self._ends.grow(capacity)
-        self._dropped = grown(self._dropped, capacity, 0)
+        ids = self._restored(state)
         restored.ints(len(state["time"]), state["time"], state["until"])
         rows = restored.rows(self.codec, state["rows"], len(state["time"]))
         times = np.stack([state["time"], state["until"]], axis=1)
@@ -379,5 +348,3 @@ class RowsOperator(Operator):
         self._dropped[ids] = state["dropped"]
         restored.due(len(ids), state["due"], self._ends.due)
         self._ends.schedule(ids, state["due"])
-        self._floors.restore(ids, state["floors"], capacity)
-        self._promises.restore(state["promises"])

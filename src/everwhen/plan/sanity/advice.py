@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from everwhen.algebra import nodes as n
-from everwhen.algebra.builder import Stream
+from everwhen.algebra.builder import Stream, node_of
 from everwhen.algebra.explain import WIDTH, describe, tree, wrapped
 from everwhen.errors import QueryError
 from everwhen.plan.sanity.bounded import unbounded
@@ -113,7 +113,7 @@ def advise(query: Stream | n.Node, declared: Mapping[str, Iterable[Scheme]] | No
     >>> advise(sums, {"S": [ew.punctuation.given("k")]}).missing
     ()
     """
-    root = _declaring(query.node if isinstance(query, Stream) else query, declared or {})
+    root = _declaring(node_of(query), declared or {})
     needed = needs(root)
     endless = {(id(entry.node), entry.side) for entry in unbounded(root, punctuated=False)}
     found = []
@@ -133,18 +133,17 @@ def advise(query: Stream | n.Node, declared: Mapping[str, Iterable[Scheme]] | No
 
 def _declaring(root: n.Node, declared: Mapping[str, Iterable[Scheme]]) -> n.Node:
     """The plan over sources that declare more."""
-    built: dict[int, n.Node] = {}
-    unknown = dict(declared)
-    for node in n.walk(root):
-        rebuilt = n.over(node, *(built[id(child)] for child in node.inputs))
-        if isinstance(node, n.Source) and node.name in declared:
-            unknown.pop(node.name, None)
-            rebuilt = replace(node, schemes=(*node.schemes, *declared[node.name]))
-        built[id(node)] = rebuilt
-    if unknown:
-        names = ", ".join(sorted(each.name for each in n.walk(root) if isinstance(each, n.Source)))
-        raise QueryError(f"the plan has no source {next(iter(unknown))!r}; it reads {names}")
-    return built[id(root)]
+    names = sorted(each.name for each in n.walk(root) if isinstance(each, n.Source))
+    unknown = next((name for name in declared if name not in names), None)
+    if unknown is not None:
+        raise QueryError(f"the plan has no source {unknown!r}; it reads {', '.join(names)}")
+
+    def declaring(node: n.Node) -> n.Node | None:
+        if not isinstance(node, n.Source) or node.name not in declared:
+            return None
+        return replace(node, schemes=(*node.schemes, *declared[node.name]))
+
+    return n.rebuilt(declaring, root)[0]
 
 
 # -- declared in vain --------------------------------------------------------------------------------------------------

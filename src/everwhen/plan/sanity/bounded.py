@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from everwhen.algebra import nodes as n
-from everwhen.algebra.builder import Stream
+from everwhen.algebra.builder import Stream, node_of
 from everwhen.algebra.explain import describe, tree
 from everwhen.core.time import INF
 from everwhen.errors import QueryError
@@ -117,7 +117,7 @@ def require_bounded(query: Stream | n.Node, allow: bool = False) -> tuple[Unboun
     everwhen.errors.QueryError: the state of this query grows without bound:
     ...
     """
-    found = unbounded(query.node if isinstance(query, Stream) else query)
+    found = unbounded(node_of(query))
     fatal = [entry for entry in found if entry.fatal]
     if fatal and not allow:
         places = "\n".join(f"  {entry}" for entry in fatal)

@@ -73,4 +73,4 @@ def copies_in(queries: Mapping[str, n.Node]) -> Copies:
 
 
 def _sources(node: n.Node) -> frozenset[str]:
-    return frozenset(each.name for each in n.walk(node) if isinstance(each, n.Source))
+    return frozenset(n.sources_of(node))

@@ -69,7 +69,7 @@ class LoopsAcross:
             if isinstance(inner, n.Fixpoint) and inner.options.across:
                 self.answer(inner)
         number, cutter = len(self.ranges), self.cutter
-        sources = frozenset(each.name for each in n.walk(loop) if isinstance(each, n.Source))
+        sources = frozenset(n.sources_of(loop))
         bottom = max((each.last for each in self.ranges), default=0) + 1
         back = _Leaf(bottom, sources)
         self._leaves[f"$recursion {number}"] = back
@@ -148,14 +148,10 @@ def on_loop(node: n.Node, circulating: Collection[str]) -> bool:
 def _over_inputs(plan: LoopPlan, back: str) -> n.Node:
     """The body over the loop's inputs themselves, and a leaf by which it reads the loop."""
     inputs = dict(zip(plan.names, plan.externals, strict=True))
-    done: dict[int, n.Node] = {}
 
-    def again(node: n.Node) -> n.Node:
-        if id(node) not in done:
-            if isinstance(node, n.Exchange):
-                done[id(node)] = n.Exchange(back, node.schema) if node.name == RECURSION else inputs[node.name]
-            else:
-                done[id(node)] = n.over(node, *map(again, node.inputs))
-        return done[id(node)]
+    def leaf(node: n.Node) -> n.Node | None:
+        if not isinstance(node, n.Exchange):
+            return None
+        return n.Exchange(back, node.schema) if node.name == RECURSION else inputs[node.name]
 
-    return again(plan.body)
+    return n.rebuilt(leaf, plan.body)[0]

@@ -28,23 +28,5 @@ def without_policies(queries: Mapping[str, n.Node]) -> dict[str, n.Node]:
 
 def over_sources(queries: Mapping[str, n.Node], changed: Callable[[n.Source], n.Node]) -> dict[str, n.Node]:
     """The plans over other sources, or over what is made of them; shared nodes stay shared."""
-    change = _Change(changed)
-    return {query: change.of(node) for query, node in queries.items()}
-
-
-class _Change:
-    def __init__(self, changed: Callable[[n.Source], n.Node]) -> None:
-        self._changed = changed
-        self._done: dict[int, n.Node] = {}
-
-    def of(self, node: n.Node) -> n.Node:
-        if id(node) not in self._done:
-            self._done[id(node)] = self._made(node)
-        return self._done[id(node)]
-
-    def _made(self, node: n.Node) -> n.Node:
-        if isinstance(node, n.Source):
-            return self._changed(node)
-        inputs = [self.of(child) for child in node.inputs]
-        same = all(a is b for a, b in zip(inputs, node.inputs, strict=True))
-        return node if same else n.over(node, *inputs)
+    found = n.rebuilt(lambda node: changed(node) if isinstance(node, n.Source) else None, *queries.values())
+    return dict(zip(queries, found, strict=True))

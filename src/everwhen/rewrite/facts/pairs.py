@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from everwhen.algebra.expressions.build import Column, Expr, col, conjunction
-from everwhen.algebra.nodes import Join, JoinKind, Map, Node
+from everwhen.algebra.nodes import Join, Map, Node
 from everwhen.rewrite.facts.conditions import renamed
 
 Names = dict[str, str]
@@ -51,7 +51,6 @@ def rejoined(
     *,
     keys: Sequence[tuple[str, str]] | None = None,
     residual: Sequence[Expr],
-    kind: JoinKind | None = None,
 ) -> tuple[Join, Names]:
     """The join over other sides, whose columns have their old names (some may be gone, some new).
 
@@ -67,7 +66,7 @@ def rejoined(
         tuple(a for a, _ in pairs),
         tuple(b for _, b in pairs),
         condition,
-        join.kind if kind is None else kind,
+        join.kind,
         join.null_safe,
     )
     return found, names

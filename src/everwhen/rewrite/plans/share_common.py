@@ -13,7 +13,7 @@ from dataclasses import fields, replace
 from typing import Any
 
 from everwhen.algebra.expressions.build import Expr, Literal, col
-from everwhen.algebra.nodes import Aggregate, Fixpoint, LoopToken, Map, Node, Recursion, over, walk
+from everwhen.algebra.nodes import Aggregate, Fixpoint, LoopToken, Map, Node, Recursion, over, rebuilt, walk
 from everwhen.rewrite.rule import PlanRule, Roots
 
 
@@ -77,13 +77,11 @@ class Sharing:
 
 def _reading(step: Node, old: LoopToken, new: LoopToken) -> Node:
     """The step of one loop, as if it read another."""
-    built: dict[int, Node] = {}
-    for node in walk(step):
-        if isinstance(node, Recursion) and node.token is old:
-            built[id(node)] = replace(node, token=new)
-        else:
-            built[id(node)] = over(node, *(built[id(child)] for child in node.inputs))
-    return built[id(step)]
+
+    def read(node: Node) -> Node | None:
+        return replace(node, token=new) if isinstance(node, Recursion) and node.token is old else None
+
+    return rebuilt(read, step)[0]
 
 
 def frozen(value: Any) -> Hashable:

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import json
-
 import numpy as np
 import pyarrow as pa
 
-from everwhen.core.schema import RESERVED, Schema
-from everwhen.core.time import INF
-from everwhen.formats.parquet import AT, COUNT, MATCH
-from everwhen.punctuation.api import write_match
+from everwhen.core.schema import Schema
 from everwhen.sinks.base import EpochSink
-from everwhen.sinks.changelog import ChangelogSink
-from everwhen.stream.element import Punct
-from everwhen.stream.element_batch import ADJUST, CTI, ElementBatch
+from everwhen.sinks.changelog import ChangelogSink, changelog_format
+from everwhen.spark.sources.changelog_stream import element_arrays
+from everwhen.stream.element_batch import ElementBatch
 
 
 def epoch_table(batch: ElementBatch, schema: Schema) -> pa.Table:
@@ -24,19 +19,7 @@ def epoch_table(batch: ElementBatch, schema: Schema) -> pa.Table:
         + [(f"c{i}", type_) for i, type_ in enumerate(schema.types)]
         + [("match", pa.string())]
     )
-    op, vs = batch.op, batch.vs.copy()
-    matches: list[str | None] = [None] * len(batch)
-    for i, said in batch.promises.items():
-        if isinstance(said, Punct):
-            vs[i], matches[i] = said.promise.t, json.dumps(write_match(said.promise.match, schema))
-    times = (
-        pa.array(op.astype(np.int8)),
-        pa.array(vs, mask=vs == INF),
-        pa.array(batch.ve, mask=(batch.ve == INF) | (op >= CTI)),
-        pa.array(batch.vnew, mask=(batch.vnew == INF) | (op != ADJUST)),
-    )
-    plain = (c.dictionary_decode() if isinstance(c, pa.DictionaryArray) else c for c in batch.columns)
-    return pa.Table.from_arrays([*times, *plain, pa.array(matches, pa.string())], schema=arrow)
+    return pa.Table.from_arrays([pa.array(batch.op.astype(np.int8)), *element_arrays(batch)], schema=arrow)
 
 
 class AnswerFolder(EpochSink):
@@ -52,8 +35,7 @@ class AnswerFolder(EpochSink):
         self._log.resume(published)
 
     def prepare(self, schema: Schema) -> None:
-        if any(name in (*RESERVED, MATCH, COUNT, AT) for name in schema.names):  # Parquet has no room for them
-            self._log = ChangelogSink(self._path, "jsonl")
+        self._log = ChangelogSink(self._path, changelog_format(schema))
         self._log.prepare(schema)
 
     def committed(self) -> int:

@@ -14,11 +14,11 @@ from typing import Any, Final
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from everwhen.algebra.builder import Stream
+from everwhen.algebra.builder import Stream, node_of
 from everwhen.algebra.explain import explain
 from everwhen.algebra.expressions.build import Column as Name
 from everwhen.algebra.expressions.build import Expr
-from everwhen.algebra.nodes import Node, Source, walk
+from everwhen.algebra.nodes import Node, Source, sources_of, walk
 from everwhen.core.consistency import Consistency
 from everwhen.core.schema import Schema
 from everwhen.core.source_policy import NO_POLICY
@@ -258,7 +258,7 @@ def named(query: Query | Mapping[str, Query]) -> dict[str, Node]:
     found = query if isinstance(query, Mapping) else {"out": query}
     if not found:
         raise QueryError("there is no query to run")
-    return {name: narrow(q.node if isinstance(q, Stream) else q) for name, q in found.items()}
+    return {name: narrow(node_of(q)) for name, q in found.items()}
 
 
 def asked_text(query: Query | Mapping[str, Query]) -> str:
@@ -276,7 +276,7 @@ def resolved_sources(
 ) -> dict[str, ResolvedSource]:
     """Each source of the queries with the frame's columns that carry it.  `others` are inputs that may be given
     although none of these queries reads them."""
-    reads = {node.name: node for node in walk(*queries.values()) if isinstance(node, Source)}
+    reads = sources_of(*queries.values())
     for what, given in (("input", set(inputs)), ("source description", set(sources))):
         unknown = sorted(given - set(reads) - set(others))
         if unknown:
@@ -325,8 +325,8 @@ def is_native(expr: Expr, schema: Schema) -> bool:
 def bounded(query: Query | Mapping[str, Query], level: Consistency) -> tuple[dict[str, Source], frozenset[str]]:
     """The sources as they are declared, and those that wait or are forgotten at a level."""
     found = query if isinstance(query, Mapping) else {"out": query}
-    nodes = {name: q.node if isinstance(q, Stream) else q for name, q in found.items()}
-    sources = {each.name: each for each in walk(*nodes.values()) if isinstance(each, Source)}
+    nodes = {name: node_of(q) for name, q in found.items()}
+    sources = sources_of(*nodes.values())
     if not (level.finalizes or level.aligns):
         return sources, frozenset()
     return sources, lower(nodes, level.emit).waiting_sources()

@@ -37,13 +37,20 @@ def kept_signals() -> Iterator[Callable[[], None]]:
         if came:
             raise KeyboardInterrupt if came[0] == signal.SIGINT else SystemExit(128 + came[0])
 
+    with told_signals(came.append):
+        yield check
+
+
+@contextmanager
+def told_signals(tell: Callable[[int], object]) -> Iterator[None]:
+    """Ctrl-C and being asked to end do nothing within the block but tell their number, each time that they come."""
     if threading.current_thread() is not threading.main_thread():
-        yield check  # only the main thread is ever interrupted
+        yield  # only the main thread is ever interrupted
         return
     signals = (signal.SIGINT, signal.SIGTERM)
-    before = [signal.signal(one, lambda number, frame: came.append(number)) for one in signals]
+    before = [signal.signal(one, lambda number, frame: tell(number)) for one in signals]
     try:
-        yield check
+        yield
     finally:
         for one, handler in zip(signals, before, strict=True):
             signal.signal(one, handler)

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from pyspark.sql import DataFrame
 
 from everwhen.algebra.builder import Stream
-from everwhen.algebra.nodes import Node, Source, walk
+from everwhen.algebra.nodes import Node, sources_of
 from everwhen.core.time import INF, NEVER, show
 from everwhen.errors import QueryError
 from everwhen.plan.explain import explain_stages
@@ -315,7 +315,7 @@ def _decided(
     assert job.before is not None
     check_same_columns(*({name: node.schema for name, node in each.items()} for each in (job.before, job.queries)))
     ours = tuple(source.name for source in old.plan.sources)
-    check_inputs(ours, {node.name for node in walk(*job.queries.values()) if isinstance(node, Source)})
+    check_inputs(ours, set(sources_of(*job.queries.values())))
     new = _plan_of(job.queries, inputs, sources)
     check_replaceable(old, new)
     if waiting := [name for name, each in changes.attached.items() if each.number > changes.numbers.get(name, 0)]:

@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Final, TypedDict, Unpack
 import pyarrow.parquet as pq
 
 from everwhen.algebra import nodes as n
-from everwhen.algebra.builder import Stream
+from everwhen.algebra.builder import Stream, node_of
 from everwhen.core.consistency import MIDDLE, Consistency
 from everwhen.core.emit import Emit
 from everwhen.core.schema import Schema
@@ -90,9 +90,9 @@ def run_files_on_spark(
 ) -> int:
     """As `run_files`, on the Spark session there is, or on a new one with all cores, which is stopped in the end."""
     watch: Watch = progress or (lambda _: None)
-    node = query.node if isinstance(query, Stream) else query
+    node = node_of(query)
     level = consistency.changed(emit=emit)
-    sources = {one.name: one for one in n.walk(node) if isinstance(one, n.Source)}
+    sources = n.sources_of(node)
     given = input_files(inputs, {name: source.schema for name, source in sources.items()}, batch)
     _check_types(sources)
     if checkpoint is None:

@@ -14,7 +14,7 @@ from typing import Final
 
 from everwhen.algebra.builder import Stream
 from everwhen.algebra.explain import explain
-from everwhen.algebra.nodes import Node, Source, walk
+from everwhen.algebra.nodes import Node, Source, sources_of
 from everwhen.core.consistency import Consistency
 from everwhen.core.schema import Schema
 from everwhen.core.time import NEVER
@@ -88,7 +88,7 @@ class QueryWatch:
     @property
     def sources(self) -> dict[str, Source]:
         """The sources that the queries read."""
-        return {node.name: node for node in walk(*self.plans.values()) if isinstance(node, Source)}
+        return sources_of(*self.plans.values())
 
     @property
     def axis(self) -> TimeAxis:

@@ -13,14 +13,15 @@ from functools import reduce
 from typing import Final
 
 import pyarrow as pa
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from everwhen.algebra.nodes import Source
 from everwhen.core.consistency import Consistency
 from everwhen.plan.stages.model import StagePlan
 from everwhen.spark.exchange.messages import Failure, IngressNote, decode, kind_of
-from everwhen.spark.exchange.schema import NUMBERS, ExchangeSchema, carried, slots
+from everwhen.spark.exchange.raw_rows import elements_of, laid_out, lifetime
+from everwhen.spark.exchange.schema import ExchangeSchema, slots
 from everwhen.spark.exchange.source_scan import payload_columns, unioned
 from everwhen.spark.internals.jvm_columns import JvmMap
 from everwhen.spark.sources.constraints import wrong_with
@@ -31,8 +32,6 @@ from everwhen.spark.worker.state_host import StateSpec
 from everwhen.storage.folder import path_name
 from everwhen.stream.element_batch import OPS
 
-_TIMES: Final = ("vs", "ve", "vnew", "op")
-"""What the numbers of the exchange are of an element."""
 AN_OWN_COLUMN: Final = 0
 """Where `op` and the patterns of a source stand behind the stage: they are columns there, whatever its frame has."""
 
@@ -87,18 +86,10 @@ class IngressStage:
         """All sources in one frame, so that an epoch is one consistent cut."""
         branches = []
         for name, kind in self.kinds.items():
-            source = self.sources[name]
-            columns = payload_columns(source, self.resolved[name])
-            given = dict(zip([slot for slot, _ in slots(source.schema)], columns.values(), strict=True))
-            given |= {number: F.col(time) for number, time in zip(NUMBERS, _TIMES, strict=True)}
-            given |= {"partition": F.lit(0), "kind": F.lit(kind), REMARK: wrong_with(self.resolved[name])}
-            if self.resolved[name].match is not None:
-                given[MATCH] = F.col(MATCH)
-            selected = [
-                (given[column] if column in given else F.lit(None)).cast(carried(type_)).alias(column)
-                for column, type_ in self.layout.columns
-            ]
-            branches.append(elements[name].select(*selected))
+            source, resolved = self.sources[name], self.resolved[name]
+            more = {REMARK: wrong_with(resolved), **({} if resolved.match is None else {MATCH: F.col(MATCH)})}
+            own = payload_columns(source, resolved).values()
+            branches.append(laid_out(elements[name], self.layout, source.schema, kind, own, **more))
         return reduce(DataFrame.unionByName, branches)
 
     def work(self, state: StateSpec) -> JvmMap:
@@ -133,12 +124,8 @@ class IngressStage:
 
     def _elements(self, rows: DataFrame, name: str) -> DataFrame:
         """The normalised frame of a source, as `normalise` gives it."""
-        source, resolved = self.sources[name], self.resolved[name]
-        named = zip(source.schema.names, slots(source.schema), strict=True)
-        payload = [F.col(slot).alias(f"p{resolved.schema.index(column)}") for column, (slot, _) in named]
-        op = F.col("weight").cast("tinyint").alias("op")
         words = [F.col(MATCH)] if name in self.promising else []
-        return rows.where(F.col("kind") == self.kinds[name]).select(op, *_lifetime(), *payload, *words)
+        return elements_of(rows, self.kinds[name], self.sources[name].schema, self.resolved[name], *words)
 
     def place(self, source: str) -> str:
         """The folder of what was given up of a source: a Parquet data set with a column `epoch`."""
@@ -155,10 +142,5 @@ class IngressStage:
                 op = F.element_at(F.array(*map(F.lit, OPS)), (F.col("weight") + 1).cast("int")).alias("op")
                 columns = [F.col(slot).alias(column) for column, (slot, _) in named]
                 rows = held.where(F.col("kind") == kind)
-                rows = rows.select(op, *_lifetime(), F.col(REMARK).alias("reason"), *columns)
+                rows = rows.select(op, *lifetime(), F.col(REMARK).alias("reason"), *columns)
                 rows.write.mode("overwrite").parquet(f"{self.place(name)}/epoch={epoch}")
-
-
-def _lifetime() -> list[Column]:
-    """The times of elements by their names."""
-    return [F.col(number).alias(time) for number, time in zip(NUMBERS[:3], _TIMES[:3], strict=True)]

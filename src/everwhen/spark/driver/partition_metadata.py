@@ -17,9 +17,8 @@ from dataclasses import dataclass, field
 from everwhen.core.emit import Emit
 from everwhen.engine.observe.analyze import Observed
 from everwhen.engine.observe.gauge import Window
-from everwhen.engine.observe.observer import Published
-from everwhen.engine.observe.sample import ITEMS, Item, Sample, Value, items_named, together
-from everwhen.errors import QueryError
+from everwhen.engine.observe.observer import Published, asked_for
+from everwhen.engine.observe.sample import ITEMS, Item, Sample, Value, together
 from everwhen.plan.stages.model import StagePlan
 from everwhen.spark.exchange.messages import TaskNote
 from everwhen.spark.worker.partition import StagePartition
@@ -139,11 +138,7 @@ class PartitionObserver:
     ) -> PartitionSubscription:
         """Measure items (all, if none is named) of operators and inputs (all, if none is named) from the next epoch on;
         as `Metadata.subscribe`."""
-        chosen, names = items_named(items), frozenset([of] if isinstance(of, str) else of)
-        unknown = sorted(names - set(self.names))
-        if unknown:
-            raise QueryError(f"there is no operator or input {unknown[0]!r}; there is {', '.join(self.names)}")
-        window = Window(seconds, ticks, any(item.stream for item in chosen))
+        chosen, names, window = asked_for(items, of, self.names, seconds, ticks)
         found = PartitionSubscription(chosen, window, names, self, every, then, told=self._clock())
         self.subscriptions.append(found)
         return found

@@ -8,12 +8,12 @@ is told of the past has the same form.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from typing import Final
 
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from everwhen.core.schema import Schema
@@ -25,6 +25,33 @@ from everwhen.spark.sources.source import ResolvedSource
 
 _TIMES: Final = ("vs", "ve", "vnew", "op")
 """What the numbers of the exchange are of an element."""
+
+
+def laid_out(
+    elements: DataFrame, layout: ExchangeSchema, schema: Schema, kind: int, own: Iterable[Column], **more: Column
+) -> DataFrame:
+    """Normalised elements as rows of the exchange: `own` are the columns of the schema; what is missing is null."""
+    given = dict(zip([slot for slot, _ in slots(schema)], own, strict=True))
+    given |= {number: F.col(time) for number, time in zip(NUMBERS, _TIMES, strict=True)}
+    given |= {"partition": F.lit(0), "kind": F.lit(kind), **more}
+    selected = [
+        (given[column] if column in given else F.lit(None)).cast(carried(type_)).alias(column)
+        for column, type_ in layout.columns
+    ]
+    return elements.select(*selected)
+
+
+def elements_of(rows: DataFrame, kind: int, schema: Schema, resolved: ResolvedSource, *more: Column) -> DataFrame:
+    """The normalised frame of a source, as `normalise` gives it, of rows of the exchange."""
+    named = zip(schema.names, slots(schema), strict=True)
+    payload = [F.col(slot).alias(f"p{resolved.schema.index(column)}") for column, (slot, _) in named]
+    op = F.col("weight").cast("tinyint").alias("op")
+    return rows.where(F.col("kind") == kind).select(op, *lifetime(), *payload, *more)
+
+
+def lifetime() -> list[Column]:
+    """The times of elements by their names."""
+    return [F.col(number).alias(time) for number, time in zip(NUMBERS[:3], _TIMES[:3], strict=True)]
 
 
 @dataclass(frozen=True)
@@ -66,25 +93,10 @@ class RawRows:
     def _branch(self, name: str, elements: DataFrame) -> DataFrame:
         schema, resolved = self.schemas[name], self.resolved[name]
         own = [F.col(f"p{resolved.schema.index(column)}") for column in schema.names]
-        given = dict(zip([slot for slot, _ in slots(schema)], own, strict=True))
-        given |= {number: F.col(time) for number, time in zip(NUMBERS, _TIMES, strict=True)}
-        given |= {"partition": F.lit(0), "kind": F.lit(self.kinds[name])}
-        selected = [
-            (given[column] if column in given else F.lit(None)).cast(carried(type_)).alias(column)
-            for column, type_ in self.layout.columns
-        ]
-        return elements.select(*selected)
+        return laid_out(elements, self.layout, schema, self.kinds[name], own)
 
     def feeds(self, frame: DataFrame, plan: StagePlan, sources: Mapping[str, ResolvedSource]) -> DataFrame:
         """The frame of all feeds of a plan; `sources`: how it takes them."""
         read = [source.name for source in plan.sources]
-        return unioned(plan, {name: self._elements(frame, name) for name in read}, sources)
-
-    def _elements(self, rows: DataFrame, name: str) -> DataFrame:
-        """The normalised frame of a source, as `normalise` gives it."""
-        schema, resolved = self.schemas[name], self.resolved[name]
-        named = zip(schema.names, slots(schema), strict=True)
-        payload = [F.col(slot).alias(f"p{resolved.schema.index(column)}") for column, (slot, _) in named]
-        times = [F.col(number).alias(time) for number, time in zip(NUMBERS[:3], _TIMES[:3], strict=True)]
-        op = F.col("weight").cast("tinyint").alias("op")
-        return rows.where(F.col("kind") == self.kinds[name]).select(op, *times, *payload)
+        elements = {n: elements_of(frame, self.kinds[n], self.schemas[n], self.resolved[n]) for n in read}
+        return unioned(plan, elements, sources)

@@ -191,23 +191,27 @@ class ChangelogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
             _Changelog(self._path).leave_word(self._reader, end["epoch"])
 
 
-def record_batch(batch: ElementBatch, schema: StructType, words: bool) -> pa.RecordBatch:
-    """Elements as the contract's columns: infinity is null."""
-    keep = np.flatnonzero(batch.op <= (PUNCT if words else CTI))
+def element_arrays(batch: ElementBatch) -> list[pa.Array]:
+    """Starts, ends and new ends of elements, their columns, and the patterns of promises: infinity is null."""
     vs, op = batch.vs.copy(), batch.op
     matches = np.full(len(batch), None, object)
     for i, said in batch.promises.items():
         if isinstance(said, Punct):
             vs[i], matches[i] = said.promise.t, json.dumps(write_match(said.promise.match, batch.schema))
-    assert EXTERNAL_CTI > PUNCT, "they are left out"
-    arrays = [
-        _OPS.take(pa.array(op)),
+    return [
         pa.array(vs, mask=vs == INF),
         pa.array(batch.ve, mask=(batch.ve == INF) | (op >= CTI)),
         pa.array(batch.vnew, mask=(batch.vnew == INF) | (op != ADJUST)),
         *(c.dictionary_decode() if isinstance(c, pa.DictionaryArray) else c for c in batch.columns),
-        *([pa.array(matches, pa.string())] if words else []),
+        pa.array(matches, pa.string()),
     ]
+
+
+def record_batch(batch: ElementBatch, schema: StructType, words: bool) -> pa.RecordBatch:
+    """Elements as the contract's columns."""
+    keep = np.flatnonzero(batch.op <= (PUNCT if words else CTI))
+    assert EXTERNAL_CTI > PUNCT, "they are left out"
+    arrays = [_OPS.take(pa.array(batch.op)), *element_arrays(batch)][: len(schema.fields)]
     types = [to_arrow_type(field.dataType, timezone="UTC") for field in schema.fields]
     found = [array.cast(type_) for array, type_ in zip(arrays, types, strict=True)]
     whole = pa.RecordBatch.from_arrays(found, schema.names)

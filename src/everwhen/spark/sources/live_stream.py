@@ -38,13 +38,11 @@ TIMES: Final = ("_everwhen_op", "_everwhen_vs", "_everwhen_ve", "_everwhen_vnew"
 Opener = Callable[[], LiveInput]
 
 
-def live_frame(
-    spark: SparkSession, opener: Opener, reader: str = "spark", most: int = MOST
-) -> tuple[DataFrame, SparkSource]:
+def live_frame(spark: SparkSession, opener: Opener, reader: str) -> tuple[DataFrame, SparkSource]:
     """The input that `opener` opens, and what the columns mean.  It is called in other processes, so it must be
     possible to pickle it.  `reader`: by which name the input is told how far it is never asked again."""
     text = base64.b64encode(cloudpickle.dumps(opener)).decode()  # type: ignore[no-untyped-call]
-    given = {"input": text, "most": str(most), "reader": reader}
+    given = {"input": text, "most": str(MOST), "reader": reader}
     names = _opened(text).given.schema.names
     LiveSource(given).schema()  # what is wrong is said at once
     spark.dataSource.register(LiveSource)

@@ -6,16 +6,16 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from everwhen.algebra.builder import Stream
+from everwhen.algebra.builder import node_of
 from everwhen.algebra.explain import explain
 from everwhen.algebra.nodes import Node
 from everwhen.core.consistency import Consistency
-from everwhen.engine.epochs import require_batch
 from everwhen.engine.files.axis import axis_of_inputs
 from everwhen.engine.files.checkpoint import states_in
 from everwhen.engine.files.live.growing_csv import GrowingCsv
 from everwhen.engine.files.live.inputs import LiveInput, live_input
 from everwhen.engine.files.replans import Claim
+from everwhen.engine.files.run import bounds_and_inputs, given_files
 from everwhen.engine.local import LocalRuntime, Query
 from everwhen.errors import QueryError
 from everwhen.formats.input_file import STANDARD_INPUT, InputFile, is_csv
@@ -24,24 +24,12 @@ from everwhen.sinks.changelog import ChangelogSink, changelog_format
 
 def live_files(inputs: Mapping[str, str | InputFile], runtime: LocalRuntime, batch: int) -> dict[str, InputFile]:
     """Every source of the query with its file; none need be there yet."""
-    require_batch(batch)
-    reads = ", ".join(sorted(runtime.inputs))
-    if missing := sorted(set(runtime.inputs) - set(inputs)):
-        raise QueryError(f"no input for {', '.join(missing)}; the query reads {reads}")
-    if unknown := sorted(set(inputs) - set(runtime.inputs)):
-        raise QueryError(f"the query does not read {', '.join(unknown)}; it reads {reads}")
-    given = {
-        name: file if isinstance(file, InputFile) else InputFile(str(file), runtime.schema_of(name))
-        for name, file in inputs.items()
-    }
-    for file in given.values():
-        if file.file == STANDARD_INPUT or (os.path.exists(file.file) and not _can_be_read_again(file.file)):
-            raise QueryError(f"{file.shown} cannot be followed: it cannot be read again; write it to a file first")
+    given = given_files(inputs, {name: runtime.schema_of(name) for name in runtime.inputs}, batch)
+    for each in given.values():
+        again = os.path.isfile(each.file) or os.path.isdir(each.file) or not os.path.exists(each.file)
+        if each.file == STANDARD_INPUT or not again:
+            raise QueryError(f"{each.shown} cannot be followed: it cannot be read again; write it to a file first")
     return given
-
-
-def _can_be_read_again(file: str) -> bool:
-    return os.path.isfile(file) or os.path.isdir(file)
 
 
 def followed(name: str, given: InputFile) -> LiveInput:
@@ -51,19 +39,14 @@ def followed(name: str, given: InputFile) -> LiveInput:
 
 def live_sink(out: str, query: Query, given: Mapping[str, InputFile], keep: str) -> ChangelogSink:
     """The folder that the answer goes to."""
-    schema = (query.node if isinstance(query, Stream) else query).schema
+    schema = node_of(query).schema
     return ChangelogSink(out, changelog_format(schema), keep=keep, axis=axis_of_inputs(query, given))
 
 
 def live_identity(node: Node, given: Mapping[str, InputFile], level: Consistency) -> dict[str, str]:
     """What must not change while a run goes on."""
     found = {"engine": "local, following", "query": explain(node), "emit": level.emit.value}
-    if level.finalizes or level.aligns:
-        found["bounds"] = f"block {level.block}, remember {level.remember}, repair {level.repair}"
-    for name, file in given.items():
-        meant = "" if not file.times and file.kind == "stream" else f" ({file.kind} {', '.join(file.times)})".rstrip()
-        found[f"input {name}"] = f"{os.path.abspath(file.file)}{meant}"
-    return found
+    return {**found, **bounds_and_inputs(level, given, os.path.abspath)}
 
 
 def require_own_output(place: Path, whose: Claim, sink: ChangelogSink | None) -> None:

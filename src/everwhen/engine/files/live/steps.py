@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -52,6 +53,9 @@ class Step:
 
 class LiveSteps:
     """A runtime and its inputs, step by step.  `closed`: the inputs that have ended."""
+
+    _anew = "a new output"
+    """What is taken with a new checkpoint, where nothing can go on."""
 
     def __init__(
         self, runtime: LocalRuntime, inputs: Mapping[str, LiveInput], schema: Schema, clock: NotedClock | None = None
@@ -131,22 +135,14 @@ class LiveSteps:
     def do(self, step: Step) -> ElementBatch:
         """What is said to a step.  On an error of an element nothing was taken."""
         said: list[ElementBatch] = []
-        if step.now is not None:
-            self.clock.now = step.now
-            self._heard |= dict.fromkeys(step.batches, step.now)
-        try:
+        with self._taking(step) as fresh:
             if step.forward is not None:
                 said += self.runtime.fast_forward(step.forward).values()
             for name, start in step.begun.items():
-                said += self._begin(name, start)
+                for found in self._begin(self.runtime, name, start, name in fresh):
+                    said += found.values()
             if step.batches or step.now is not None or self.runtime.owes:
                 said += self.runtime.push(step.batches).values()
-        except InputError as bad:
-            for each in self.inputs.values():
-                placed = each.place_of(bad)
-                if placed is not bad:
-                    raise placed from None
-            raise
         for name in step.closes:
             self.closed.add(name)
             said += self.runtime.close_input(name).values()
@@ -154,29 +150,45 @@ class LiveSteps:
         if all(reached == INF for reached in self.runtime.progress.values()) and not _ends(said):
             said += self.runtime.close().values()
         self.done = self.done or _ends(said)
-        found = [batch for batch in said if len(batch)]
-        for batch in found:
+        for batch in said:
             self.largest_end = max(self.largest_end, int(batch.ve[batch.op == INSERT].max(initial=NEVER)))
             self.largest_end = max(self.largest_end, int(batch.vnew[batch.op == ADJUST].max(initial=NEVER)))
-        return joined(found) if found else empty_elements(self.schema)
+        return together(said, self.schema)
 
-    def _begin(self, name: str, start: Start) -> list[ElementBatch]:
+    @contextmanager
+    def _taking(self, step: Step) -> Iterator[set[str]]:
+        """Around what runtimes do with a step: an error of an element has its place.  Gives the inputs whose writers
+        have begun for the first time."""
+        if step.now is not None:
+            self.clock.now = step.now
+            self._heard |= dict.fromkeys(step.batches, step.now)
+        fresh = step.begun.keys() - self._started
+        self._started |= fresh
+        try:
+            yield fresh
+        except InputError as bad:
+            for each in self.inputs.values():
+                placed = each.place_of(bad)
+                if placed is not bad:
+                    raise placed from None
+            raise
+
+    def _begin(
+        self, runtime: LocalRuntime, name: str, start: Start, fresh: bool
+    ) -> Iterator[Mapping[str, ElementBatch]]:
         """The writer of an input has begun, at first or anew: what is said because of it."""
-        if name not in self._started:
-            self._started.add(name)
-            if start.since == NEVER:
-                return []
+        if fresh and start.since > NEVER:
             self.begins[name] = start.since
-            if name not in self.runtime.merged:
-                return []
-        if name not in self.runtime.merged:
+        if not fresh and name not in runtime.merged:
             raise InputError(
                 f"the writer of {name} has begun anew (start {start.id}), and what it said before does not count",
                 source=self.inputs[name].given.file,
-                remedy="a merge takes such a copy for a new input: LMERGE; or take a new checkpoint and a new output",
+                remedy=f"a merge takes such a copy for a new input: LMERGE; or take a new checkpoint and {self._anew}",
             )
-        left = self.runtime.detach(name) if name in self.runtime.present else {}
-        return [*left.values(), *self.runtime.attach(name, since=start.since).values()]
+        if name in runtime.merged and (start.since > NEVER or not fresh):
+            if name in runtime.present:
+                yield runtime.detach(name)
+            yield runtime.attach(name, since=start.since)
 
     def tell_unknown(self, tell: Callable[[str], None], after: float) -> None:
         """Tell once, after so many seconds, that a merge waits because no copy that is there knows a span of time."""
@@ -198,6 +210,12 @@ class LiveSteps:
             if position.get("start") is not None:
                 self._started.add(name)
         self.closed |= set(closed)
+
+
+def together(batches: Iterable[ElementBatch], schema: Schema) -> ElementBatch:
+    """What several batches say, as one."""
+    found = [batch for batch in batches if len(batch)]
+    return joined(found) if found else empty_elements(schema)
 
 
 def _ends(said: Iterable[ElementBatch]) -> bool:

@@ -1,14 +1,16 @@
-"""A row for each element of a row's list, or of a series: linear in segments, column by column."""
+"""Rows of other columns, linear in segments: computed row by row, or one for each element of a row's list or series."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from everwhen.algebra.expressions.build import Column, Expr
 from everwhen.algebra.table_nodes import Unnest
 from everwhen.core.punctuation import Frontier
 from everwhen.errors import EvaluationError
@@ -19,22 +21,75 @@ from everwhen.rows.changes import Changes, no_changes
 from everwhen.rows.codec import BITS, RowCodec, encode_column
 
 
-class UnnestOperator(Operator):
-    """Columns of the input keep their codes.  What is promised of them holds for the rows made of them."""
+class KeepingOperator(Operator):
+    """Rows of other columns.  What is promised of columns that are kept, under these names, holds for them."""
 
-    def __init__(self, node: Unnest, source: RowCodec, codec: RowCodec) -> None:
+    def __init__(self, kept: Mapping[str, Sequence[str]], source: RowCodec, codec: RowCodec) -> None:
         self.codec = codec
         self._source = source
-        self._node = node
-        self._promises = Projection(source.schema, {name: [name] for name in source.schema.names})
+        self._promises = Projection(source.schema, kept)
 
     def step(self, inputs: Sequence[Changes], frontiers: Sequence[Frontier], tau: int) -> Output:
         (batch,) = inputs
         frontier = frontiers[0]
         if frontier.promises:
             frontier = make_frontier(frontier.time, self._promises.project(frontier.promises))
-        if not len(batch):
-            return Output(no_changes(self.codec), frontier)
+        return Output(self._rows(batch) if len(batch) else no_changes(self.codec), frontier)
+
+    @abstractmethod
+    def _rows(self, batch: Changes) -> Changes:
+        """What becomes of some rows."""
+
+    def snapshot(self) -> dict[str, Any]:
+        return {"promises": self._promises.snapshot()} if len(self._promises) else {}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        if state:
+            self._promises.restore(state["promises"])
+
+
+class MapOperator(KeepingOperator):
+    """Each output column is an input column (copied as it is) or an expression."""
+
+    def __init__(self, columns: Sequence[tuple[str, Expr]], source: RowCodec, codec: RowCodec) -> None:
+        self._columns = [(source.schema.index(e.name) if isinstance(e, Column) else e) for _, e in columns]
+        self._plain = [c for c in self._columns if isinstance(c, int)]
+        kept: dict[str, list[str]] = {}
+        for name, e in columns:
+            if isinstance(e, Column):
+                kept.setdefault(e.name, []).append(name)
+        super().__init__(kept, source, codec)
+
+    def _rows(self, batch: Changes) -> Changes:
+        source, target, rows = self._source, self.codec, batch.rows
+        if len(self._plain) == len(self._columns):
+            return batch.with_rows(target, source.select(rows, self._plain, target))
+        out = np.zeros((len(rows), target.width), np.int64)
+        for to, column in enumerate(self._columns):
+            if isinstance(column, int):
+                out[:, target.words + to] = rows[:, source.words + column]
+                missing = (rows[:, column // BITS] >> (column % BITS)) & 1
+                out[:, to // BITS] |= missing << (to % BITS)
+                continue
+            values = evaluate(column, source, rows)
+            codes = encode_column(values, target.schema.types[to], target.pool)
+            if values.null_count:
+                absent = values.is_null().to_numpy(zero_copy_only=False)
+                codes[absent] = 0
+                out[:, to // BITS] |= absent.astype(np.int64) << (to % BITS)
+            out[:, target.words + to] = codes
+        return batch.with_rows(target, out)
+
+
+class UnnestOperator(KeepingOperator):
+    """A row for each element of a row's list, or of a series.  Columns of the input keep their codes, and what is
+    promised of them holds for the rows made of them."""
+
+    def __init__(self, node: Unnest, source: RowCodec, codec: RowCodec) -> None:
+        super().__init__({name: [name] for name in source.schema.names}, source, codec)
+        self._node = node
+
+    def _rows(self, batch: Changes) -> Changes:
         args = [evaluate(arg, self._source, batch.rows) for arg in self._node.args]
         counts, elements = _listed(args[0]) if self._node.kind == "list" else self._series(args)
         total = float(counts.sum(dtype=np.float64))
@@ -44,9 +99,9 @@ class UnnestOperator(Operator):
         repeated = counts + absent
         at = np.repeat(np.arange(len(counts)), repeated)
         place = np.arange(len(at)) - np.repeat(np.cumsum(repeated) - repeated, repeated) + 1
-        return Output(self._rows(batch.take(at), elements, place, absent[at]), frontier)
+        return self._with_elements(batch.take(at), elements, place, absent[at])
 
-    def _rows(self, batch: Changes, elements: pa.Array, place: np.ndarray, padded: np.ndarray) -> Changes:
+    def _with_elements(self, batch: Changes, elements: pa.Array, place: np.ndarray, padded: np.ndarray) -> Changes:
         """The rows with an element each; `padded` ones have none."""
         source, target = self._source, self.codec
         width = len(source.schema)
@@ -90,13 +145,6 @@ class UnnestOperator(Operator):
         k = np.arange(len(at)) - np.repeat(np.cumsum(counts) - counts, counts)
         values = begin[at] + k * step[at]
         return counts, pa.array(values).cast(self._node.element)
-
-    def snapshot(self) -> dict[str, Any]:
-        return {"promises": self._promises.snapshot()} if len(self._promises) else {}
-
-    def restore(self, state: dict[str, Any]) -> None:
-        if state:
-            self._promises.restore(state["promises"])
 
 
 def _listed(lists: Any) -> tuple[np.ndarray, pa.Array]:

@@ -1,4 +1,5 @@
-"""A row for each element: which rows, how corrections and promises pass, and what is refused."""
+"""Rows of other columns, above all one for each element of a list: which rows, how corrections and promises pass, and
+what is refused."""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ from everwhen.algebra.table_nodes import Unnest
 from everwhen.core.punctuation import OneOf, Punctuation
 from everwhen.core.time import INF
 from everwhen.errors import EvaluationError, QueryError
-from everwhen.operators.stateless.unnest import UnnestOperator
+from everwhen.operators.stateless.columns import UnnestOperator
 from operators.stepping import Stepped, codec_of
 
 COLUMNS = {"k": pa.string(), "l": pa.list_(pa.int64()), "a": pa.int64(), "b": pa.int64()}
