@@ -13,6 +13,7 @@ from rich.cells import cell_len, set_cell_size
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from everwhen.core.shown_values import shown_value
 from everwhen.core.time import INF, NEVER, show
 from everwhen.demo.view import count, size
 from everwhen.engine.observe.metadata import OperatorMetadata
@@ -33,7 +34,7 @@ def plain(value: object) -> str:
         return "null"
     if isinstance(value, tuple):
         return f"({', '.join(map(plain, value))})"
-    text = str(value)
+    text = shown_value(value)
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
