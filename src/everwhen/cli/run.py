@@ -194,9 +194,12 @@ def _check_output(out: str, found: Compiled) -> None:
 
 def _check_bounds(found: Compiled, allow: bool) -> None:
     from everwhen.plan.sanity.bounded import require_bounded
+    from everwhen.plan.sanity.instants import one_instant
 
     for entry in require_bounded(found.node, allow):
         warn(entry)
+    for hint in one_instant(found.logical):
+        warn(hint)
 
 
 @contextmanager
