@@ -13,12 +13,12 @@ from rich.cells import cell_len, set_cell_size
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from everwhen.core.shown_values import shown_value
 from everwhen.core.time import INF, NEVER, show
 from everwhen.demo.view import count, size
 from everwhen.engine.observe.metadata import OperatorMetadata
 from everwhen.engine.session.sql_session import SqlQuery, StreamInfo
 from everwhen.stream.history import RowTuple
+from everwhen.values.shown_values import shown_value
 
 _GAP: Final = "  "
 _NARROWEST: Final = 8

@@ -7,9 +7,9 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from everwhen.core.shown_values import shown_value
 from everwhen.core.time import INF
 from everwhen.tables.events import Events
+from everwhen.values.shown_values import shown_value
 
 _ROWS: Final = 20
 _LONGEST: Final = 80

@@ -23,11 +23,11 @@ from everwhen.language import syntax as s
 from everwhen.language.binding import subqueries
 from everwhen.language.binding.aggregates import AGGREGATES, is_aggregate
 from everwhen.language.binding.context import Rows
-from everwhen.language.binding.spelled.elsewhere import unknown_function
 from everwhen.language.binding.spelled.fields import is_field, named_column
 from everwhen.language.binding.spelled.intervals import shifted
 from everwhen.language.binding.spelled.spellings import SPELLINGS, spelled
 from everwhen.language.binding.types import length_named, type_named
+from everwhen.language.elsewhere import unknown_function
 
 _COMPARISONS: Final = ("=", "<>", "<", "<=", ">", ">=")
 _OPERATOR_NAMES: Final = {entry.name for entry in OPERATORS}

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from everwhen.language.binding.spelled.elsewhere import clock_problem
+from everwhen.language.elsewhere import clock_problem
 from everwhen.language.syntax import Ident, Span
 
 
