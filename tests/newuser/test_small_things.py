@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from pathlib import Path
 
@@ -110,8 +111,11 @@ def test_run_replays_its_inputs_slowly(desk: Desk) -> None:
 
 
 def test_run_follow_and_the_shell_replay_their_inputs_slowly(desk: Desk) -> None:
+    header, *rows = (line.split(",") for line in (desk.place / "tweets.csv").read_text().splitlines())
+    lines = [json.dumps({**dict(zip(header, row, strict=True)), "value": int(row[2])}) for row in rows]
+    desk.write("tweets.jsonl", "\n".join([*lines, '{"op":"cti","t":null}\n']))  # a CSV that is followed never ends
     began = time.monotonic()
-    assert desk.run(PLAIN, "tweets.csv", "--follow", "--out", desk.place / "out", "--rate", 10)[0] == 0
+    assert desk.run(PLAIN, "tweets.jsonl", "--follow", "--out", desk.place / "out", "--rate", 10)[0] == 0
     assert time.monotonic() - began >= 0.3
     script = desk.write("s.sql", f"{DECLARED}\n{PLAIN};\n\\run rate=10\n")
     began = time.monotonic()

@@ -15,10 +15,11 @@ A `Stream` wraps a logical node; every method builds one or two nodes and return
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count
-from typing import Any, Literal, get_args
+from typing import Any, Final, Literal, get_args
 
 from everwhen.algebra import nodes
 from everwhen.algebra.aggregates.calls import AggregateCall, Aggregation
@@ -33,6 +34,7 @@ from everwhen.punctuation.schemes import Scheme
 
 Duration = int | str
 How = Literal["inner", "semi", "anti", "left", "right", "full"]
+_HIDDEN: Final = r"_[0-9]+"
 On = str | Sequence[str] | Mapping[str, str] | None
 
 
@@ -305,9 +307,14 @@ class GroupBy:
         found = tuple(
             Aggregation(name, call.function, columns[name], call.parameters) for name, call in aggregations.items()
         )
-        return Stream(nodes.Aggregate(node, tuple(name for name, _ in self.keys), found))
+        try:
+            return Stream(nodes.Aggregate(node, tuple(name for name, _ in self.keys), found))
+        except QueryError as bad:
+            if node is self.stream.node:
+                raise
+            raise QueryError(_as_written(str(bad), node)) from None
 
-    def _computed(self, calls: Mapping[str, AggregateCall]) -> tuple[nodes.Node, dict[str, tuple[str, ...]]]:
+    def _computed(self, calls: Mapping[str, AggregateCall]) -> tuple[nodes.Map, dict[str, tuple[str, ...]]]:
         """A Map below the aggregation: the keys, and the arguments under names that nothing else has."""
         computed: list[tuple[str, Expr]] = list(self.keys)
         columns: dict[str, tuple[str, ...]] = {}
@@ -328,6 +335,13 @@ class GroupBy:
             name = next(hidden for i in count(1) if (hidden := f"_{i}") not in taken)
         computed.append((name, arg))
         return name
+
+
+def _as_written(problem: str, computed: nodes.Node) -> str:
+    """A message about columns that have no name of their own, with what they are instead."""
+    assert isinstance(computed, nodes.Map)
+    written = {name: str(expr) for name, expr in computed.columns if re.fullmatch(_HIDDEN, name)}
+    return re.sub(rf"\b{_HIDDEN}\b", lambda found: written.get(found[0], found[0]), problem)
 
 
 def _is_itself(key: tuple[str, Expr]) -> bool:

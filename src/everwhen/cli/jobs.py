@@ -197,7 +197,8 @@ def _status(options: argparse.Namespace) -> int:
         told = ask(place, found.holder, words) if words and found.holder is not None else {}
         text = json.dumps({**found.to_plain(), **{word: told[word]["data"] for word in told}}, ensure_ascii=False)
         if not options.json:
-            text = "\n".join([status_text(found), *(line for word in told for line in told[word]["text"])])
+            silent = [f"  it does not run, so it cannot be asked ({', '.join(words)})"] if words and not told else []
+            text = "\n".join([status_text(found), *silent, *(line for word in told for line in told[word]["text"])])
         sys.stdout.write(text + "\n")
     return DONE
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import signal
 import threading
 import time
@@ -90,6 +91,7 @@ def _run(options: argparse.Namespace) -> int:
     columns = LiveColumns(options) if live else None
     with _terminated(), compiled(options, need_files=True, columns=columns) as found:
         asked = level(options, found.program.consistency)
+        _check_output(options.out, found)
         _check_bounds(found, options.allow_unbounded)
         axis = asked_axis(found.axis, options.times)
         query = Stream(found.node, axis=axis, asked=found.logical)
@@ -182,11 +184,22 @@ def _say_losses(losses: Losses) -> None:
         warn(f"{name}: {total} element{'s' * (total != 1)} had to be given up at this level ({parts})")
 
 
+def _check_output(out: str, found: Compiled) -> None:
+    """An answer never takes the place of what it was computed from."""
+    for name, given in found.inputs.items():
+        there = (os.path.isfile(out) or os.path.isdir(out)) and os.path.exists(given.file)
+        if there and os.path.samefile(out, given.file):
+            raise QueryError(f"--out {out} is the input {name}, which the answer would replace: give another name")
+
+
 def _check_bounds(found: Compiled, allow: bool) -> None:
     from everwhen.plan.sanity.bounded import require_bounded
+    from everwhen.plan.sanity.instants import one_instant
 
     for entry in require_bounded(found.node, allow):
         warn(entry)
+    for hint in one_instant(found.logical):
+        warn(hint)
 
 
 @contextmanager

@@ -41,12 +41,17 @@ def _declare_check(parser: argparse.ArgumentParser) -> None:
 
 def _opened(options: argparse.Namespace, file: str) -> tuple[TimeAxis, Iterator[ElementBatch]]:
     """The elements of a file, and the axis on which their times are shown."""
+    axis, batches = _elements(options, file)
+    return asked_axis(axis, options.times), batches
+
+
+def _elements(options: argparse.Namespace, file: str) -> tuple[TimeAxis, Iterator[ElementBatch]]:
+    """The elements of a file, and the axis of their times."""
     if file.lower().endswith((".csv", ".tsv")):
         raise QueryError(f"{file}: CSV is read by run and shell; here a file of elements is: JSON lines or .parquet")
     if file.endswith("/") and not os.path.exists(file):
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), file)
-    axis, batches = read(file, _tick(options))
-    return asked_axis(axis, options.times), batches
+    return read(file, _tick(options))
 
 
 def _tick(options: argparse.Namespace) -> int | None:
@@ -119,7 +124,7 @@ def _show_table(history: History, title: str | None) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(title=title, caption=f"{len(history)} events")
+    table = Table(title=title, caption="1 event" if len(history) == 1 else f"{len(history)} events")
     batch = history.batch()
     if title is None:
         table.add_column("vs", justify="right")
@@ -152,7 +157,7 @@ def _declare_diff(parser: argparse.ArgumentParser) -> None:
 def _diff(options: argparse.Namespace) -> int:
     if options.a == options.b == "-":
         raise QueryError("only one of the two files can be the standard input")
-    files = [read(file, _tick(options)) for file in (options.a, options.b)]
+    files = [_elements(options, file) for file in (options.a, options.b)]
     common = common_axis(axis for axis, _ in files)
     with times_shown(asked_axis(common, options.times)):
         a, b = (

@@ -107,10 +107,11 @@ class RowsAsElements:
             columns["vs"] = self._times(columns[self.start], self.start, source, first, nulls=False)
             if self.end is not None and "ve" not in columns:
                 if self.end not in columns:
-                    raise InputError(f"there is no column {self.end!r}", source=source, remedy=_there(names))
+                    raise InputError(f"there is no column {self.end!r}", source=source, remedy=_there(names, self.end))
                 columns["ve"] = self._times(columns[self.end], self.end, source, first, nulls=True)
         elif "vs" not in columns and self.start is not None:
-            raise InputError(f"there is neither a column 'vs' nor {self.start!r}", source=source, remedy=_there(names))
+            problem = f"there is neither a column 'vs' nor {self.start!r}"
+            raise InputError(problem, source=source, remedy=_there(names, self.start))
         if not self.numbered:
             columns.pop(AT, None)
         for name in (self.start, self.end):
@@ -118,7 +119,7 @@ class RowsAsElements:
                 columns.pop(name, None)
         missing = next((name for name in self.schema.names if name not in columns), None)
         if missing is not None:
-            remedy = f"{_there(names)}; rename the column, or leave it out of the declaration"
+            remedy = f"{_there(names, missing)}; rename the column, or leave it out of the declaration"
             raise InputError(f"the declared column {missing!r} is not in the file", source=source, remedy=remedy)
         columns = {name: column for name, column in columns.items() if name in _SPECIAL or name in self.schema}
         yield from elements_of_table(pa.RecordBatch.from_pydict(columns), self.schema, source, first, self.tick)
@@ -134,5 +135,14 @@ class RowsAsElements:
             raise InputError(bad.problem, source=source, line=first + bad.index, remedy=bad.remedy) from None
 
 
-def _there(names: list[str]) -> str:
-    return f"there is {', '.join(names) or 'none'}"
+def _there(names: list[str], wanted: str) -> str:
+    """What columns there are, and why the one that was looked for may not be among them."""
+    there = f"there is {', '.join(names) or 'none'}"
+    if len(names) == 1 and (between := next((mark for mark in ";\t|" if mark in names[0]), None)):
+        shown = {"\t": "tabs"}.get(between, f"'{between}'")
+        return f"{there}: are these columns with {shown} between them? In .csv there are commas, in .tsv tabs"
+    near = next((name for name in names if name.strip().lower() == wanted.lower()), None)
+    if near is not None:
+        shown = near if near.isidentifier() else f'"{near}"'
+        return f"{there}; the file writes it {near!r}: declare {shown}"
+    return there

@@ -60,7 +60,7 @@ def order_of(text: str) -> Order:
 
 
 def _help(shell: Shell, order: Order) -> None:
-    shell.say("Statements end with ;  They are CREATE STREAM, CREATE … RELATION, DROP STREAM, SELECT and EXPLAIN.")
+    shell.say("Statements end with ;  They are SELECT, CREATE STREAM, CREATE … RELATION, DROP, ALTER QUERY, EXPLAIN.")
     rows = [(f"\\{command.usage}", command.help) for command in COMMANDS.values()]
     shell.say("", *table(("command", "what it does"), rows, shell.width))
 

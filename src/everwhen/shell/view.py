@@ -18,6 +18,7 @@ from everwhen.demo.view import count, size
 from everwhen.engine.observe.metadata import OperatorMetadata
 from everwhen.engine.session.sql_session import SqlQuery, StreamInfo
 from everwhen.stream.history import RowTuple
+from everwhen.values.shown_values import shown_value
 
 _GAP: Final = "  "
 _NARROWEST: Final = 8
@@ -33,7 +34,7 @@ def plain(value: object) -> str:
         return "null"
     if isinstance(value, tuple):
         return f"({', '.join(map(plain, value))})"
-    text = str(value)
+    text = shown_value(value)
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)

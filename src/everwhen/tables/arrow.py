@@ -41,6 +41,7 @@ def _pieces(given: Any, wanted: Wanted, size: int, name: str) -> Iterator[pa.Rec
         yield from _chosen(given, wanted).to_batches(max_chunksize=size)
         return
     if is_of(given, "pandas", "DataFrame"):
+        _require_no_index(given, wanted, name)
         yield from from_pandas(given, wanted, name).to_batches(max_chunksize=size)
         return
     for batch in _reader(given, wanted, name):
@@ -71,6 +72,13 @@ def from_pandas(frame: Any, wanted: Wanted, name: str) -> pa.Table:
         text = "; ".join(str(part) for part in bad.args) or type(bad).__name__
         remedy = "a column has one type, and a name of its own; convert it with astype()"
         raise InputError(f"the frame cannot be read: {text}", source=name, remedy=remedy) from None
+
+
+def _require_no_index(frame: Any, wanted: Wanted, name: str) -> None:
+    for level in frame.index.names:
+        if isinstance(level, str) and wanted(level) and level not in frame.columns:
+            problem = f"{level!r} is the index of the frame, which is not read"
+            raise InputError(problem, source=name, remedy="make it a column: frame.reset_index()")
 
 
 def _reader(given: Any, wanted: Wanted, name: str) -> Iterator[pa.RecordBatch]:

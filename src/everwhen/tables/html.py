@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from everwhen.core.time import INF
 from everwhen.tables.events import Events
+from everwhen.values.shown_values import shown_value
 
 _ROWS: Final = 20
 _LONGEST: Final = 80
@@ -68,5 +69,5 @@ def texts(column: pa.ChunkedArray) -> list[Any]:
 def _cell(value: Any, name: str) -> str:
     if value is None:
         return "∞" if name in _LIVES else "null"
-    text = str(value)
+    text = shown_value(value)
     return text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"

@@ -39,6 +39,8 @@ def codes(codec: RowCodec, **columns: list[Any]) -> np.ndarray:
         ("sum", "f", [1.0, math.inf], math.inf),
         ("avg", "f", [None, None], None),
         ("sum", "d", [Decimal("1.25"), None, Decimal("-9999999.99")], Decimal("-9999998.74")),
+        ("avg", "d", [Decimal("1.10"), None, Decimal("2.20")], 1.65),
+        ("avg", "d", [None], None),
         ("variance_pop", "f", [2.0, 4.0], 1.0),
         ("count", "s", ["a", None, "b"], 2),
     ],

@@ -99,6 +99,8 @@ class Analysis:
             return remarks if self.last is not None else [told, *remarks]
         share = costly.sample.seconds / self._spent
         found = [f"Costliest: {costly.name}, {share:.0%} of the operators' {self._spent:.3f} s."]
+        if not costly.sample.seconds:
+            found = ["No operator has had anything to do."]
         if large is None:
             found.append("No operator keeps anything now.")
         else:

@@ -5,6 +5,7 @@
     {"op":"cti","t":10}                                  null: infinity
     {"op":"punct","match":{"item":{"in":[7,9]}},"t":10}  t left out or null: infinity
     {"op":"external_cti","vs":0,"ve":8,"count":5}
+    {"op":"note","t":10,"what":"window","of":"q","value":3}     tells of a change that the engine made; it is read over
 
 Every line may carry an integer `"at"`; then all of a file must.  What a reader yields is well formed; anything else is
 an `InputError` with file, line, problem and remedy.  A row may leave attributes out (they are null); those that the
@@ -36,7 +37,13 @@ from everwhen.core.time_axis import TICKS, TimeAxis
 from everwhen.errors import InputError
 from everwhen.formats.json.arrow_reader import FastReader
 from everwhen.formats.json.inference import Contents, Inference
-from everwhen.formats.json.python_reader import decode_lines, elements_of_objects, not_all_numbered
+from everwhen.formats.json.python_reader import (
+    decode_lines,
+    elements_of_objects,
+    is_note,
+    not_all_numbered,
+    without_notes,
+)
 from everwhen.punctuation.api import write_match
 from everwhen.storage.atomic_file import is_regular, whole_file
 from everwhen.stream.element import ExternalCti, Punct
@@ -114,7 +121,7 @@ def _infer(lines: Iterator[bytes], source: str) -> Contents:
     inference = Inference(source)
     for first, piece in _pieces(lines, DEFAULT_BATCH):
         if not inference.take_fast(piece, first):
-            inference.take(*decode_lines(piece, first, source))
+            inference.take(*without_notes(*decode_lines(piece, first, source)))
     return inference.contents()
 
 
@@ -135,6 +142,7 @@ class LineReader:
     ) -> None:
         self.schema, self.source, self.reshape, self.tick = schema, source, reshape, tick
         self.fast = None if always else FastReader(schema, source, tick)
+        self._notes = not always and "what" not in schema.names  # else a plain row might look like a note
 
     def file(self, path: str, batch: int, skip: int = 0) -> Iterator[ElementBatch]:
         """The elements of a file after the first `skip`.  If that is all of it, an attribute that no row has is an
@@ -148,7 +156,7 @@ class LineReader:
         lines, first = iter(stream), 1
         while skip and (line := next(lines, None)) is not None:
             first += 1
-            skip -= bool(line.strip(b" \t\r\n"))
+            skip -= bool(line.strip(b" \t\r\n")) and not self._is_note(line)
         yield from self.elements(lines, batch, first)
 
     def elements(self, lines: Iterator[bytes], batch: int, first: int = 1) -> Iterator[ElementBatch]:
@@ -189,8 +197,13 @@ class LineReader:
         if len(found):
             yield found
 
+    def _is_note(self, line: bytes) -> bool:
+        return self._notes and b'"note"' in line and any(map(is_note, decode_lines([line], 1, self.source)[0]))
+
     def _careful(self, piece: list[bytes], first: int) -> ElementBatch:
         objects, numbers = decode_lines(piece, first, self.source)
+        if self._notes:
+            objects, numbers = without_notes(objects, numbers)
         if self.reshape is not None:
             for i, element in enumerate(objects):
                 try:

@@ -37,6 +37,7 @@ _FIELDS: Final = (
     frozenset({"op", "vs", "ve", "count", "at"}),
 )
 _NOTHING: Final[dict[str, Any]] = {}
+_NOTE: Final = frozenset({"op", "t", "what", "of", "value", "at"})
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -118,6 +119,19 @@ def _decode_line(raw: bytes) -> dict[str, Any] | None:
 
 
 # --- from objects to elements -------------------------------------------------------------------------------------
+
+
+def is_note(element: dict[str, Any]) -> bool:
+    """Whether an object tells of a change that the engine made: it promises nothing and changes no snapshot."""
+    return element.get("op") == "note" and "what" in element and element.keys() <= _NOTE
+
+
+def without_notes(objects: list[dict[str, Any]], numbers: np.ndarray) -> tuple[list[dict[str, Any]], np.ndarray]:
+    """The objects that are elements, and their lines: notes are read over."""
+    kept = [i for i, element in enumerate(objects) if not is_note(element)]
+    if len(kept) == len(objects):
+        return objects, numbers
+    return [objects[i] for i in kept], numbers[kept]
 
 
 def elements_of_objects(

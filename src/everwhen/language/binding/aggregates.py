@@ -37,6 +37,7 @@ AGGREGATES: Final = {
     "var_pop": "variance_pop",
     "variance_pop": "variance_pop",
     "count_distinct": "count_distinct",
+    "approx_count_distinct": "count_distinct",
     "median": "median",
     "quantile": "quantile",
     "quantile_cont": "quantile",
@@ -56,7 +57,9 @@ AGGREGATES: Final = {
     "bool_or": "max",
     "some": "max",
     "any": "max",
+    "any_value": "min",
     "count_if": "count",
+    "countif": "count",
     "bit_and": "bit_and",
     "bit_or": "bit_or",
     "bit_xor": "bit_xor",
@@ -69,7 +72,7 @@ AGGREGATES: Final = {
 }
 _PARAMETERS: Final = {"quantile": 1, "quantile_disc": 1, "top_k": 1}
 _ARGUMENTS: Final = {"first": 2, "last": 2}
-_OF_CONDITIONS: Final = ("bool_and", "every", "bool_or", "some", "any", "count_if")
+_OF_CONDITIONS: Final = ("bool_and", "every", "bool_or", "some", "any", "count_if", "countif")
 _WITHIN_GROUP: Final = ("percentile_cont", "percentile_disc", "mode")
 _LISTS: Final = ("array_agg", "string_agg")
 
@@ -123,7 +126,7 @@ def aggregate_uses(
             return _ordered_set(call, args, order, where, rows)
         if call.order:
             raise rows.binding.error(f"{call.name.upper()} does not depend on an order; leave ORDER BY out", call.span)
-        if call.name == "count_if":
+        if call.name in ("count_if", "countif"):
             return [AggregateUse("count", (_where(when(args[0]).then(1).otherwise(None), where),), (), False)], _only
         if function_ == "count" and call.distinct and len(args) > 1:
             return [_distinct_rows(args, where)], _only

@@ -7,7 +7,6 @@ computed values, CASE with an operand.  Text beside a date or a timestamp is rea
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Sequence
 from datetime import timedelta
 from typing import Final
@@ -28,10 +27,11 @@ from everwhen.language.binding.spelled.fields import is_field, named_column
 from everwhen.language.binding.spelled.intervals import shifted
 from everwhen.language.binding.spelled.spellings import SPELLINGS, spelled
 from everwhen.language.binding.types import length_named, type_named
+from everwhen.language.elsewhere import unknown_function
 
-_CLOCKS: Final = ("now", "current_timestamp", "current_date", "current_time", "getdate", "sysdate", "localtimestamp")
 _COMPARISONS: Final = ("=", "<>", "<", "<=", ">", ">=")
 _OPERATOR_NAMES: Final = {entry.name for entry in OPERATORS}
+_HIDDEN: Final = _OPERATOR_NAMES | {name for name in FUNCTIONS if name.startswith("_")}
 
 
 def bind(e: s.Expression, rows: Rows) -> Expr:
@@ -294,6 +294,8 @@ def _function(e: s.Function, rows: Rows) -> Expr:
         raise error(f"the aggregate {e.name.upper()} cannot stand {where}{remedy}", e.span)
     if e.name in ("grouping", "grouping_id"):
         return _grouping(e, rows)
+    if user is None and e.name not in SPELLINGS and e.name not in FUNCTIONS.keys() - _HIDDEN:
+        raise error(unknown_function(e.name, _names(rows)), e.span)  # before its arguments are found wrong
     if e.star or e.distinct or e.where is not None or e.order:
         what = "*" if e.star else "DISTINCT" if e.distinct else "ORDER BY" if e.order else "FILTER"
         raise error(f"{e.name.upper()} is no aggregate and takes no {what}", e.span)
@@ -304,8 +306,6 @@ def _function(e: s.Function, rows: Rows) -> Expr:
         return Udf(user.function, tuple(args), user.result)
     if e.name in SPELLINGS:
         return _spelled(e.name, args, e, rows)
-    if e.name not in FUNCTIONS or e.name in _OPERATOR_NAMES or e.name.startswith("_"):
-        raise error(unknown_function(e.name, rows), e.span)
     try:
         return function(e.name, *args)
     except QueryError as problem:
@@ -321,15 +321,10 @@ def _spelled(name: str, args: list[Expr], e: s.Expression, rows: Rows) -> Expr:
     return found
 
 
-def unknown_function(name: str, rows: Rows) -> str:
-    """What to say of a function that is not there."""
-    if name in _CLOCKS:
-        return f"there is no {name.upper()}: a query has no clock, its times are those of the data"
+def _names(rows: Rows) -> set[str]:
+    """Every function that may be called here."""
     named = (name for name in (*FUNCTIONS, *SPELLINGS) if not name.startswith(("_", "-")))
-    names = {*named, *AGGREGATES, *rows.binding.catalog.functions} - _OPERATOR_NAMES
-    near = difflib.get_close_matches(name, sorted(names), n=1, cutoff=0.6)
-    hint = f"did you mean {near[0].upper()}?" if near else "the language reference lists what there is"
-    return f"unknown function {name.upper()}; {hint}"
+    return {*named, *AGGREGATES, *rows.binding.catalog.functions} - _OPERATOR_NAMES
 
 
 def functions(e: s.Expression | None) -> list[s.Function]:

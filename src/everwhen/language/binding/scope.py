@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+from everwhen.language.elsewhere import clock_problem
 from everwhen.language.syntax import Ident, Span
 
 
@@ -119,6 +120,8 @@ class Scope:
     def unknown(self, parts: Sequence[Ident]) -> str:
         """What to say of a name that means nothing here."""
         shown = ".".join(part.text for part in parts)
+        if len(parts) == 1 and not parts[0].quoted and (clock := clock_problem(shown.lower())) is not None:
+            return clock
         if len(parts) == 2 and self.qualified(parts[0]) is None:
             aliases = [t.alias for t in self.tables if t.alias is not None]
             near = difflib.get_close_matches(parts[0].text, aliases, n=1)

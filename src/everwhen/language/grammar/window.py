@@ -42,6 +42,9 @@ class WindowFunctions(Calls):
             self.expect_symbol("(")
             if not self.at_symbol("(", ahead=1):
                 self.take_word("TABLE")
+            if self.at_name() and self.at_symbol("=>", ahead=1):
+                example = f"{kind}(TABLE s, DESCRIPTOR(t), INTERVAL '1' MINUTE)"
+                raise self.error(f"arguments of {kind} have places, not names: {example}")
             item = self.stream_argument()
             partition: list[Name] = []
             if self.take_words("PARTITION", "BY"):

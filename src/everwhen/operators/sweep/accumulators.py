@@ -221,6 +221,8 @@ class AccumulatorPlan:
             return self._integer_sum(column)
         if aggregation.function == "avg" and pa.types.is_integer(type_):
             return self._integer_average(column)
+        if aggregation.function == "avg" and pa.types.is_decimal(type_):
+            return self._decimal_average(column, type_)
         if aggregation.function in ("sum", "avg"):
             return self._float_sum(column, aggregation.function == "avg")
         return self._variance(column, aggregation.function)
@@ -250,16 +252,35 @@ class AccumulatorPlan:
 
         return result
 
-    def _decimal_sum(self, column: int, type_: pa.DataType) -> Result:
+    def _exact_sums(self, column: int) -> Callable[[Lanes], list[int]]:
+        """Sums of decimals as whole numbers of their last place."""
         self._int(("valid", column))
         for limb in range(4):
             self._int((f"limb{limb}", column))
+
+        def sums(lanes: Lanes) -> list[int]:
+            limbs = np.stack([lanes.int_(f"limb{i}", column) for i in range(4)], axis=1).tolist()
+            return [(a + (b << 32) + (c << 64) + (d << 96)) for a, b, c, d in limbs]
+
+        return sums
+
+    def _decimal_average(self, column: int, type_: pa.DataType) -> Result:
+        """The exact mean, rounded once."""
+        total, up, down = self._exact_sums(column), 10 ** max(-type_.scale, 0), 10 ** max(type_.scale, 0)
+
+        def result(lanes: Lanes) -> Coded:
+            count = lanes.int_("valid", column)
+            means = [a * up / (n * down) for a, n in zip(total(lanes), np.maximum(count, 1).tolist(), strict=True)]
+            return float_codes(np.array(means, np.float64)), count > 0
+
+        return result
+
+    def _decimal_sum(self, column: int, type_: pa.DataType) -> Result:
+        total = self._exact_sums(column)
         target = self.arguments.pool.dictionary(pa.decimal128(38, type_.scale))
 
         def result(lanes: Lanes) -> Coded:
-            limbs = np.stack([lanes.int_(f"limb{i}", column) for i in range(4)], axis=1).tolist()
-            sums = [(a + (b << 32) + (c << 64) + (d << 96)) for a, b, c, d in limbs]
-            values = [Decimal(s).scaleb(-type_.scale, context=_WIDE) for s in sums]
+            values = [Decimal(s).scaleb(-type_.scale, context=_WIDE) for s in total(lanes)]
             try:
                 array = pa.array(values, target.type)
             except pa.ArrowInvalid as error:

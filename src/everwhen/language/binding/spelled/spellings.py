@@ -110,6 +110,12 @@ def _concat_ws(args: Sequence[Expr], schema: Schema) -> Expr:
     return function("substr", joined, function("length", separator) + 1)
 
 
+def _split_index(args: Sequence[Expr], schema: Schema) -> Expr:
+    """Flink's: the part at a place that is counted from 0 on; null where there is none."""
+    part = function("element_at", function("string_split", args[0], args[1]), args[2] + 1)
+    return Call("case", (args[2] >= 0, part, lit(None)))
+
+
 def _nvl2(args: Sequence[Expr], schema: Schema) -> Expr:
     return Call("case", (args[0].not_null(), args[1], args[2]))
 
@@ -134,6 +140,7 @@ SPELLINGS: Final[dict[str, tuple[int, int, Spelling]]] = {
     "locate": (2, 2, _swapped("position")),
     "concat_ws": (2, 100, _concat_ws),
     "nvl2": (3, 3, _nvl2),
+    "split_index": (3, 3, _split_index),
 }
 """How many arguments each takes, and what it stands for."""
 

@@ -27,7 +27,8 @@ from everwhen.language.syntax import (
     TypeName,
 )
 
-_THERE_ARE: Final = "there are SELECT, CREATE STREAM, CREATE RELATION, CREATE SINK, INSERT INTO and DROP"
+_THERE_ARE: Final = "there are SELECT, CREATE STREAM, CREATE RELATION, CREATE SINK, INSERT INTO, ALTER QUERY and DROP"
+_SHOWN: Final = "is not part of the language; \\streams and \\queries in the shell show what there is"
 _REFUSED: Final = {
     "UPDATE": f"UPDATE is not part of the language: rows come from a stream's source; {_THERE_ARE}",
     "DELETE": f"DELETE is not part of the language: rows come from a stream's source; {_THERE_ARE}",
@@ -36,6 +37,20 @@ _REFUSED: Final = {
     "TRUNCATE": f"TRUNCATE is not part of the language; {_THERE_ARE}",
     "EXPLAIN": "EXPLAIN is a command of its own: everwhen explain",
     "FROM": "a query begins with SELECT",
+    "SET": "SET is not part of the language; what may be set are options of the command, and CONSISTENCY of a query",
+    "USE": "USE is not part of the language; streams and relations have a single name",
+    **{word: f"{word} {_SHOWN}" for word in ("SHOW", "DESCRIBE", "DESC")},
+}
+_CREATED: Final = {
+    "TABLE": "CREATE STREAM name (…), or CREATE RELATION name (…) for rows that stay",
+    "VIEW": "CREATE STREAM name AS SELECT …",
+}
+_CHANGELOG: Final = "what is said when is CONSISTENCY STRONG, MIDDLE or WEAK behind the query"
+_BEHIND: Final = {
+    "EMIT": f"EMIT is not part of the language; {_CHANGELOG}",
+    "LATERAL": "LATERAL VIEW is not part of the language; write CROSS JOIN UNNEST(list) AS t(x)",
+    "TUMBLING": "a window of fixed size is FROM TUMBLE(s, DESCRIPTOR(t), INTERVAL '1' MINUTE)",
+    "HOPPING": "such a window is FROM HOP(s, DESCRIPTOR(t), INTERVAL '1' MINUTE, INTERVAL '5' MINUTE)",
 }
 _KINDS: Final = ("CONSTANT", "TEMPORAL", "VARYING")
 
@@ -73,6 +88,10 @@ class Statements(SinkStatements):
             raise self.error("a window stands behind its stream in FROM")
         if self.at_word("CONSISTENCY"):
             raise self.error("CONSISTENCY stands once, behind a query that is asked")
+        if self.at_word(*_BEHIND):
+            raise self.error(_BEHIND[self.peek().text.upper()])
+        if self.at_symbol("~"):
+            raise self.error("~ is not part of the language; write REGEXP_MATCHES(text, regex)")
         self.fail_expected("the end of the statement, or ';'")
 
     def _statement(self) -> Statement:
@@ -157,11 +176,11 @@ class Statements(SinkStatements):
         or_replace = self.take_words("OR", "REPLACE")
         if self.at_word("SINK") and not or_replace:
             return self.create_sink(first)
-        if self.at_word("TABLE", "VIEW", "MATERIALIZED", "TEMPORARY", "TEMP"):
-            raise self.error(
-                f"CREATE {self.peek().text.upper()} is not part of the language; there are CREATE STREAM name (…), "
-                "CREATE RELATION name (…) and CREATE STREAM name AS SELECT …"
-            )
+        words = 1 if self.at_word("MATERIALIZED", "TEMPORARY", "TEMP") else 0
+        if self.at_word(*_CREATED, ahead=words):
+            shown = " ".join(self.peek(i).text.upper() for i in range(words + 1))
+            remedy = _CREATED[self.peek(words).text.upper()]
+            raise self.error(f"CREATE {shown} is not part of the language; write {remedy}")
         word = self.advance().text.upper() if self.at_word(*_KINDS) else ""
         thing = (self.expect_word("RELATION") if word else self.expect_word("STREAM", "RELATION", *_KINDS)).text.upper()
         if self.at_words("IF", "NOT", "EXISTS"):
