@@ -62,7 +62,8 @@ $(STAMP): pyproject.toml constraints.txt
 demo: $(STAMP)
 	$(BIN)/everwhen demo $(ARGS) --page
 
-PYTEST := $(BIN)/python -m pytest -q -n 2 --dist loadscope --no-loadscope-reorder
+# Three on two cores: tests on Spark and those that kill processes wait more than they work.
+PYTEST := $(BIN)/python -m pytest -q -n 3 --dist loadscope --no-loadscope-reorder
 
 # The checks take seconds and the tests minutes: the first check that fails ends the run.
 test: $(STAMP)

@@ -85,7 +85,7 @@ def test_partitions_are_measured_each_and_in_sum(live: Live) -> None:
     with live.handle.metadata().subscribe(every=0, then=told.append) as wanted:
         live.write("S", *(row(t, KEYS[t % 8], t % 3) for t in range(16)), cti(12))
         live.write("T", *(row(t, KEYS[t % 8], t % 2) for t in range(0, 16, 2)), cti(10))
-        live.until(lambda: bool(wanted.read()))
+        live.until(lambda: any("join" in name for name in wanted.read()))  # an epoch may have one input's rows only
         whole, parts = wanted.read(), wanted.partitions()
         join = next(name for name in whole if "join" in name)
         assert set(parts[join][0]) == set(live.handle.metadata().items) and len(parts[join]) == 2

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Final
 
 import pyarrow as pa
@@ -137,6 +138,47 @@ def split_part(text: str, separator: str, n: int) -> str:
     return parts[at] if n and 0 <= at < len(parts) else ""
 
 
+# -- longer texts ------------------------------------------------------------------------------------------------------
+
+_LONGEST: Final = 1 << 20
+
+
+def _require_length(characters: int) -> None:
+    if characters > _LONGEST:
+        raise EvaluationError(f"a text of {characters:,} characters is too long; at most {_LONGEST:,} are made")
+
+
+def repeat(text: str, n: int) -> str:
+    """The text so many times; empty if that is none."""
+    _require_length(len(text) * max(n, 0))
+    return text * max(n, 0)
+
+
+def lpad(text: str, n: int, fill: str = " ") -> str:
+    """n characters: the text behind as much of repeated `fill` as it takes, or the first n of it."""
+    return _fill(text, n, fill) + text[: max(n, 0)]
+
+
+def rpad(text: str, n: int, fill: str = " ") -> str:
+    """n characters: the text before as much of repeated `fill` as it takes, or the first n of it."""
+    return text[: max(n, 0)] + _fill(text, n, fill)
+
+
+def _fill(text: str, n: int, fill: str) -> str:
+    missing = max(n - len(text), 0) if fill else 0
+    _require_length(missing)
+    return (fill * (missing // max(len(fill), 1) + 1))[:missing]
+
+
+def _padding(kernel: Callable[..., pa.Array]) -> Callable[..., Kernel | None]:
+    def with_width(n: int, fill: str = " ") -> Kernel | None:
+        if len(fill) != 1 or not 0 <= n <= _LONGEST:
+            return None
+        return lambda x: pc.utf8_slice_codeunits(kernel(x, n, fill), 0, n)
+
+    return with_width
+
+
 # -- tests and patterns ------------------------------------------------------------------------------------------------
 
 
@@ -205,6 +247,47 @@ def _extracting(pattern: re.Pattern[str], group: int, target: pa.DataType) -> Ke
     return kernel
 
 
+def regexp_replace(text: str, pattern: str, replacement: str, flags: str = "g") -> str:
+    """Every match replaced; `$1` or `\\1` is what its first group matched, `$0` all of it, `\\$` a dollar."""
+    return re.sub(pattern, partial(_expanded, _pieces(replacement)), text)
+
+
+_PIECE: Final = re.compile(r"\\([\\$])|[$\\](\d)")
+
+
+def _pieces(replacement: str) -> list[str | int]:
+    """Texts, and the numbers of groups between them."""
+    found: list[str | int] = []
+    at = 0
+    for piece in _PIECE.finditer(replacement):
+        found += [replacement[at : piece.start()], piece[1] if piece[2] is None else int(piece[2])]
+        at = piece.end()
+    return [*found, replacement[at:]]
+
+
+def _expanded(pieces: Sequence[str | int], match: re.Match[str]) -> str:
+    return "".join(each if isinstance(each, str) else match[each] or "" for each in pieces)
+
+
+def _regexp_replace(args: Sequence[Compiled], where: str) -> Compiled:
+    target, _ = _texts(args, where)
+    pattern = _regex(constant_value(args[1], where, "a regular expression", lambda _: True))
+    wanted = f"a replacement with groups from 0 to {pattern.groups}"
+    pieces = _pieces(constant_value(args[2], where, wanted, lambda text: _most(_pieces(text)) <= pattern.groups))
+    if len(args) == 4:
+        constant_value(args[3], where, "'g' or nothing, since every match is replaced,", lambda flags: flags == "g")
+    replaced = partial(pattern.sub, partial(_expanded, pieces))
+
+    def kernel(texts: pa.Array) -> pa.Array:
+        return pa.array([None if text is None else replaced(text) for text in texts.to_pylist()], target)
+
+    return apply(target, kernel, [coerce(args[0], target)], where)
+
+
+def _most(pieces: Sequence[str | int]) -> int:
+    return max((each for each in pieces if isinstance(each, int)), default=0)
+
+
 def _matches(text: str, pattern: str) -> bool:
     return re.search(pattern, text) is not None
 
@@ -244,6 +327,9 @@ TEXT_FUNCTIONS: Final = (
     _entry("right(text, n)", _right, lambda text, n: text[-n:] if n > 0 else "", 2, integers=(1,)),
     _entry("replace(text, old, new)", _replace, lambda text, old, new: text.replace(old, new) if old else text, 3),
     _entry("split_part(text, separator, n)", _no_kernel, split_part, 3, integers=(2,)),
+    _entry("repeat(text, n)", _no_kernel, repeat, 2, integers=(1,)),
+    _entry("lpad(text, n [, fill])", _padding(pc.utf8_lpad), lpad, 2, 3, integers=(1,)),
+    _entry("rpad(text, n [, fill])", _padding(pc.utf8_rpad), rpad, 2, 3, integers=(1,)),
     _entry("position(text, part)", _no_kernel, lambda text, part: text.find(part) + 1, 2, result=pa.int64()),
     _test("starts_with(text, start)", pc.starts_with, str.startswith),
     _test("ends_with(text, end)", pc.ends_with, str.endswith),
@@ -251,4 +337,5 @@ TEXT_FUNCTIONS: Final = (
     _test("like(text, pattern)", _match_like, like),
     _entry("regexp_matches(text, regex)", _regexp_matches, _matches, 2, result=pa.bool_()),
     ScalarFunction("regexp_extract(text, regex [, group])", _regexp_extract, regexp_extract, 2, 3),
+    ScalarFunction("regexp_replace(text, regex, new [, 'g'])", _regexp_replace, regexp_replace, 3, 4),
 )

@@ -19,7 +19,10 @@ from everwhen.plan.stages.stages import cut
 from everwhen.spark.translate.expressions import spark_type
 
 _OTHERWISE_IN_JAVA: Final = frozenset(
-    {"exp", "ln", "log10", "power", "regexp_matches", "regexp_extract", "strftime"}
+    {
+        *("exp", "ln", "log10", "power", "strftime", "repeat", "lpad", "rpad"),
+        *("regexp_matches", "regexp_extract", "regexp_replace"),
+    }
 )  # see `expressions`
 
 
