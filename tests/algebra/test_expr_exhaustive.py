@@ -40,7 +40,8 @@ BINARY = [name for name, entry in FUNCTIONS.items() if entry.least <= 2 and (ent
 UNARY = [name for name, entry in FUNCTIONS.items() if entry.least <= 1]
 TARGETS = ["int64", "int8", "uint64", "float64", "float32", "decimal(6,1)", "decimal(38,10)", "bool", "string"]
 TARGETS += ["timestamp[s]", "timestamp[us]", "date", "duration[s]"]
-SPECIAL = {"in", "regexp_matches", "regexp_extract", "regexp_replace"}  # want constants, or patterns that are well formed
+# These want constants, or patterns that are well formed.
+SPECIAL = {"in", "regexp_matches", "regexp_extract", "regexp_replace"}
 # Lists, structures, zones, paths and formats are not among the values here; their tests are in tests/language.
 SPECIAL |= {
     "array",

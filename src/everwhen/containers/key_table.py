@@ -14,6 +14,8 @@ from everwhen.containers.arrays import grown
 
 _CACHED: Final = 1 << 18
 """So many slots are as good as in a cache."""
+_AT_ONCE: Final = 1 << 19
+"""So many slots are written to in one call of `expect`."""
 
 
 @njit(cache=True)
@@ -171,6 +173,13 @@ def _rehash(slots, codes, hashes, ids):
         slots[at] = id_
 
 
+def _slots_for(size: int) -> int:
+    slots = 256
+    while slots < size:
+        slots *= 2
+    return slots
+
+
 class KeyTable:
     """Distinct coded rows with ids 0, 1, …; `pooled` names the columns whose codes belong to a pool."""
 
@@ -183,6 +192,7 @@ class KeyTable:
         self._n_free = 0
         self._top = 0
         self._slots = np.full(256, -1, np.int64)
+        self._coming, self._written = np.empty(0, np.int64), 0  # larger slots that are being made
         self._direct: np.ndarray | None = None
         if width == 2 and [at for at, _ in self.pooled] == [1]:
             self._direct = np.full(256, -1, np.int64)  # codes of a pool are small: no need to hash them
@@ -204,12 +214,21 @@ class KeyTable:
     def nbytes(self) -> int:
         return self.codes.nbytes + self._hashes.nbytes + self._slots.nbytes
 
-    def expect(self, count: int) -> None:
-        """So many rows will be there soon: make room once."""
+    def expect(self, count: int) -> bool:
+        """So many rows will be there soon, none is yet: make room once.  To write to new memory may take milliseconds
+        for a megabyte, so a large table is made in several calls; whether it is done."""
         if count > len(self.codes):
             self._grow(count)
-        if self._direct is None and 2 * count > len(self._slots):
-            self._rebuild(4 * count)
+        if self._direct is not None or 2 * count <= len(self._slots):
+            return True
+        if not len(self._coming):
+            self._coming, self._written = np.empty(_slots_for(4 * count), np.int64), 0
+        self._coming[self._written : self._written + _AT_ONCE] = -1
+        self._written += _AT_ONCE
+        if self._written < len(self._coming):
+            return False
+        self._slots, self._coming = self._coming, np.empty(0, np.int64)
+        return True
 
     def intern(self, rows: np.ndarray) -> np.ndarray:
         """The ids of rows; unknown ones get a new id.  Call `Calendar.grow` and `Regions.grow` afterwards."""
@@ -303,10 +322,8 @@ class KeyTable:
         self._free = grown(self._free, size, 0)
 
     def _rebuild(self, size: int) -> None:
-        slots = 256
-        while slots < size:
-            slots *= 2
-        self._slots = np.full(slots, -1, np.int64)
+        self._coming = np.empty(0, np.int64)
+        self._slots = np.full(_slots_for(size), -1, np.int64)
         _rehash(self._slots, self.codes, self._hashes, self.ids())
 
     def coded(self) -> Iterable[tuple[np.ndarray, Sequence[tuple[int, pa.DataType]]]]:

@@ -202,8 +202,10 @@ class Operator(ABC):
         """
         return None
 
-    def expect(self, rows: Sequence[int]) -> None:  # noqa: B027 - most operators grow as they go
-        """So many rows will come soon at each port: make room once, rather than often.  Nothing has come yet."""
+    def expect(self, rows: Sequence[int]) -> bool:
+        """So many rows will come soon at each port: make room once, rather than often.  Nothing has come yet.  Whether
+        that is done: else it is called again, in the next epoch."""
+        return True  # most operators grow as they go
 
     def reach(self, starts: Sequence[int]) -> bool:
         """The largest start that the sources below each port have had, which is the same in all partitions; whether a

@@ -191,10 +191,10 @@ class JoinOperator(Operator):
             return None
         return since, side.segments()
 
-    def expect(self, rows: Sequence[int]) -> None:
+    def expect(self, rows: Sequence[int]) -> bool:
         for side, count in zip(self._kept, rows, strict=True):
             side.expect(count)
-        self._keys.expect(max(rows))
+        return self._keys.expect(max(rows))
 
     def _make_room(self, inputs: Sequence[Changes]) -> None:
         """Room for the batches; once in a while keys that neither side holds go, some in each step."""

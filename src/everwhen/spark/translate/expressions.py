@@ -15,7 +15,8 @@ the casts of `cast_rules`.
 Not translated:
 
 * `exp`, `ln`, `log10`, `power`: Java's last bits differ from C's;
-* `regexp_matches`, `regexp_extract`, `regexp_replace`: Java's regular expressions are another language; `strftime`: so are its formats;
+* `regexp_matches`, `regexp_extract`, `regexp_replace`: Java's regular expressions are another language; `strftime`: so
+  are its formats;
 * `like` with a computed pattern or a backslash before anything but % and _; `substr`, `left`, `right`, `split_part`
   with computed positions: Spark counts in 32 bits and takes other values for errors;
 * decimals whose result may have more than 38 digits (Spark then cuts the scale), `//` and `%` of decimals (Spark

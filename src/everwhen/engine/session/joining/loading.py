@@ -88,11 +88,11 @@ class Loading:
         return self._loaded and not self._later
 
     def _make_room(self) -> None:
-        """Tell operators how much is to come.  That is enough for one epoch."""
+        """Tell operators how much is to come.  That is enough for an epoch, or several."""
         self._ready, coming = True, dict(self._whole)
         for node in self.nodes:
             rows = [coming.get(port, 0) for port in node.placed.inputs]
-            node.placed.operator.expect(rows)
+            self._ready = node.placed.operator.expect(rows) and self._ready
             if node.placed.operator.stateless:
                 coming[Port(operator=node.number)] = sum(rows)
 

@@ -13,9 +13,9 @@ from collections.abc import Callable
 from statistics import median
 from typing import Final
 
-LOADING: Final = 1.5
+LOADING: Final = 1.4
 """With slices of the past an epoch may do so many times its usual work."""
-SWITCHING: Final = 2.25
+SWITCHING: Final = 2.1
 """The same with rows that go over: by then both plans run."""
 
 
