@@ -2,8 +2,7 @@
 
     python bench/metadata.py QUERY SIZE     filter, sums, join or wide; elements per batch
 
-All items of all operators and inputs are subscribed to, in a window of ten seconds, and told every second; of processor
-time, as on a machine that has nothing else to do.
+All items of all operators and inputs are subscribed to, in a window of ten seconds, and told every second.
 Blocks of pushes alternate between the runtimes, and lower quartiles of their processor times are compared: what else
 runs only adds to them, by caches and memory that it takes, and to both alike.  Wanted: at most 3 % at 10,000 elements
 per batch and 10 % at one (`docs/metadata.md`).
@@ -55,7 +54,7 @@ def batches(name: str, size: int, numbers: range) -> list[ElementBatch]:
 def cost(of: str, size: int) -> None:
     """Two runtimes side by side."""
     blocks, pushes = BLOCKS[size]
-    off, on = (LocalRuntime(QUERIES[of](), clock=time.thread_time) for _ in range(2))
+    off, on = (LocalRuntime(QUERIES[of]()) for _ in range(2))
     told: list[object] = []
     on.metadata("out").subscribe(seconds=10.0, every=1.0, then=told.append)
     spent: tuple[list[float], list[float]] = ([], [])

@@ -156,7 +156,7 @@ def kill_jobs(
         hits += 1
     feed(2 * kills)
     job = start(text, checkpoint, 0.5)
-    until = time.monotonic() + longest * 60
+    until = time.monotonic() + max(longest * 60, 300)
     while not is_done() and time.monotonic() < until:
         assert job.ended() in (None, 0), f"it ended by itself: {job.ended()}"  # with its input, if that ends
         time.sleep(0.2)
