@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
@@ -87,7 +88,7 @@ def demo_queries() -> dict[str, Stream]:
     }
 
 
-class DemoRun:
+class DemoRun(ABC):
     """What a run keeps, whatever runs it: what queries have said, and how fast events come."""
 
     rate_seconds, depth = RATE_SECONDS, DEPTH
@@ -125,8 +126,9 @@ class DemoRun:
             "stories": [story.told() for story in self.storyteller.told()],
         }
 
+    @abstractmethod
     def _input(self, name: str) -> InputView:
-        raise NotImplementedError
+        """What is shown of an input."""
 
 
 class Demo(DemoRun):
