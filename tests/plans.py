@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Any
 
 import everwhen as ew
 from everwhen.algebra.nodes import Fixpoint, Node, over
@@ -278,14 +279,19 @@ def _linked(r: ew.Stream) -> ew.Stream:
     return r.join(links, on={"x": "a"}).select("k", x=col("b"))
 
 
-def across(query: ew.Stream) -> ew.Stream:
-    """The query with all its loops across partitions."""
+def looping(query: ew.Stream, **options: Any) -> ew.Stream:
+    """The query with these options for all its loops."""
 
     def again(node: Node) -> Node:
         found = over(node, *map(again, node.inputs))
-        return replace(found, options=replace(found.options, across=True)) if isinstance(found, Fixpoint) else found
+        return replace(found, options=replace(found.options, **options)) if isinstance(found, Fixpoint) else found
 
     return ew.Stream(again(query.node))
+
+
+def across(query: ew.Stream) -> ew.Stream:
+    """The query with all its loops across partitions."""
+    return looping(query, across=True)
 
 
 SPREAD_LOOPS: tuple[Plan, ...] = (

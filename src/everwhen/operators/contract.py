@@ -236,6 +236,15 @@ class Operator(ABC):
         """Continue from a snapshot; called once, before the first step."""
         assert not state, "an operator without state has nothing to restore"
 
+    def needs(self, t: int) -> tuple[int, ...]:
+        """The least that each port has to promise before the output promises everything before `t`: the inverse of the
+        rule for promises, as far as it is known from what has come.  All ports have to, of a merge any one.  Infinity:
+        only the end of the port does it.
+
+        Promises about data may bring it earlier.  `t` is later than what is promised.
+        """
+        return (t,) * self.ports
+
     def waits_for(self, frontiers: Sequence[Frontier]) -> tuple[int, ...]:
         """The ports whose missing promises hold this operator's output back."""
         low = min((frontier.time for frontier in frontiers), default=INF)

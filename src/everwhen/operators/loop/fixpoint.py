@@ -151,6 +151,9 @@ class FixpointOperator(Operator):
         limit = f"{level} rounds" if rounds > level else f"{most} rows" if rows > most else f"{rounds} rounds"
         raise diverged(self.name, limit, f"at instant {show(int(row.lo[0]))} the row ({shown})")
 
+    def needs(self, t: int) -> tuple[int, ...]:
+        return (self.progress.needs(t),) * self.ports
+
     def standing(self, frontiers: Sequence[Frontier]) -> tuple[int, Changes] | None:
         found = self._head.standing()
         return None if found is None else (self.progress.promise, found)

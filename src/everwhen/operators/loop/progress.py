@@ -106,6 +106,15 @@ class ProgressToken:
             self.promise = promise
             self.given += 1
 
+    def needs(self, t: int) -> int:
+        """What all inputs have to promise before the loop promises `t`, if nothing circulates.  The high-water mark
+        stays where the token was sent to, and is promised at once."""
+        if self.strategy != "high water mark" or t == INF:
+            return t
+        if self.token is not None and t <= self.token:
+            return self.token
+        return self.high + 1 if self.high < INF and t <= self.high + 1 else INF
+
     def snapshot(self) -> dict[str, Any]:
         return {name: getattr(self, name) for name in _KEPT}
 

@@ -170,6 +170,11 @@ class MergeOperator(Operator):
 
     # -- looking ------------------------------------------------------------------------------------------------
 
+    def needs(self, t: int) -> tuple[int, ...]:
+        """Any input that is believed will do; one that has ended, or is right until earlier only, will not."""
+        believed = [each for each in self._inputs if not each.ended and each.since <= self._promise] or self._inputs
+        return tuple(t if each in believed and not each.ended and each.until >= t else INF for each in self._inputs)
+
     def waits_for(self, frontiers: Sequence[Frontier]) -> tuple[int, ...]:
         """All inputs that have not ended: the promise of any one would do."""
         if self._promise == INF:

@@ -106,6 +106,11 @@ class SortOperator(Operator):
         keys += [rows.lo, numbered(others, length), rows.hi]
         return np.lexsort(keys[::-1])
 
+    def needs(self, t: int) -> tuple[int, ...]:
+        """No time releases a row that waits; only promises about the order do, or the end."""
+        first = min((int(part.lo.min()) for part in self._waiting), default=INF)
+        return (INF if first < t else t,)
+
     def coded(self) -> Iterable[tuple[np.ndarray, Sequence[tuple[int, pa.DataType]]]]:
         return [(part.rows, self.codec.pooled) for part in self._waiting]
 

@@ -100,6 +100,15 @@ def rounded_up_time(t: int, granule: int, offset: int) -> int:
     return t if t in (INF, NEVER) else -((offset - t) // granule) * granule + offset
 
 
+def least_rounded_up(t: int, granule: int, offset: int) -> int:
+    """The least time that is rounded up to `t` or later.
+
+    >>> least_rounded_up(8, 5, 0), least_rounded_up(10, 5, 0), least_rounded_up(11, 5, 0)
+    (6, 6, 11)
+    """
+    return t if t in (INF, NEVER) else rounded_up_time(t, granule, offset) - granule + 1
+
+
 class TimeWindowOperator(Operator):
     """RANGE w [SLIDE a]: each instant of a lifetime lives on for w; then sampled once per slide.
 
@@ -119,6 +128,9 @@ class TimeWindowOperator(Operator):
         if frontier.promises:
             return Output(batch, moved(frontier, lambda t: rounded_up_time(t, self._slide, -1)))
         return Output(batch, Frontier(rounded_up_time(frontier.time, self._slide, -1)))
+
+    def needs(self, t: int) -> tuple[int, ...]:
+        return (least_rounded_up(t, self._slide, -1),)
 
     def exact_from(self, since: int) -> int:
         """The window at t holds the `size` instants before the next but one multiple of the slide: all are known."""
@@ -235,6 +247,9 @@ class GranularityOperator(Operator):
         out = Changes(self.codec, lo[keep], hi[keep], batch.weight[keep], batch.rows[keep])
         return Output(out, moved(frontiers[0], lambda t: rounded_up_time(t, self._granule, 0)))
 
+    def needs(self, t: int) -> tuple[int, ...]:
+        return (least_rounded_up(t, self._granule, 0),)
+
     def exact_from(self, since: int) -> int:
         return rounded_up_time(since, self._granule, 0)
 
@@ -252,6 +267,9 @@ class ShiftOperator(Operator):
         hi = np.where(batch.hi == INF, INF, batch.hi + self._by)
         out = Changes(self.codec, lo, hi, batch.weight, batch.rows)
         return Output(out, moved(frontiers[0], lambda t: t if t in (INF, NEVER) else t + self._by))
+
+    def needs(self, t: int) -> tuple[int, ...]:
+        return (t if t in (INF, NEVER) else t - self._by,)
 
     def exact_from(self, since: int) -> int:
         return since + self._by
@@ -320,6 +338,9 @@ class AlterLifetimeOperator(Operator):
             raise TimeRangeError(f"a new lifetime reaches beyond the largest time, {MAX_TIME}, or before its negative")
         frontier = moved(frontiers[0], lambda t: t if t in (INF, NEVER) else t // self._hop * self._hop + self._shift)
         return Output(Changes(self.codec, lo, hi, batch.weight, batch.rows), frontier)
+
+    def needs(self, t: int) -> tuple[int, ...]:
+        return (t if t in (INF, NEVER) else rounded_up_time(t - self._shift, self._hop, 0),)
 
     def exact_from(self, since: int) -> int:
         """Events that began before `since` are missing, or begin there: what comes of them must be over.

@@ -42,6 +42,9 @@ class ValuesOperator(Operator):
         starts, ends = np.full(count, BEGINS, np.int64), np.full(count, INF, np.int64)
         return Changes(self.codec, starts, ends, np.ones(count, np.int64), self.codec.encode(columns, count))
 
+    def needs(self, t: int) -> tuple[int, ...]:
+        return ()
+
     def standing(self, frontiers: Sequence[Frontier]) -> tuple[int, Changes]:
         return NEVER, self._all() if self._said else no_changes(self.codec)
 

@@ -245,6 +245,19 @@ class CoalesceOperator(Operator):
         self._held = self._ordered = False
         return held
 
+    def needs(self, t: int) -> tuple[int, ...]:
+        """Where intervals are held: those that begin before must not grow any more."""
+        if t == INF or not self._held:
+            return (t,)
+        _, lo, hi = self._pieces(self._keys.ids())
+        held = (lo >= self._promise) & (lo < t) & self._growing(lo, hi, max(t, self._bound))
+        lo, hi = lo[held], hi[held]
+        if not len(lo):
+            return (t,)
+        whole = (hi - lo == self._longest) if self._longest else np.zeros(len(lo), np.bool_)
+        last = int(np.where(hi == INF, INF, np.where(whole, hi, hi + 1)).max())
+        return (max(t, last),)
+
     def standing(self, frontiers: Sequence[Frontier]) -> tuple[int, Changes] | None:
         pieces = self._pieces(self._keys.ids())
         said = self._changes(pieces, self._is_said(pieces, self._promise, self._bound), 1)

@@ -12,7 +12,7 @@ from typing import Any, Final
 import numpy as np
 
 from everwhen.core.punctuation import Frontier
-from everwhen.core.time import INF
+from everwhen.core.time import INF, NEVER
 from everwhen.operators.contract import Operator, Output, StateSize
 from everwhen.punctuation.api import Projection, make_frontier
 from everwhen.rows import restored
@@ -74,6 +74,13 @@ class StampOperator(Operator):
             rows[:, target.words + width + 1] = np.where(endless, 0, batch.hi)
             rows[:, (width + 1) // BITS] |= endless.astype(np.int64) << ((width + 1) % BITS)
         return batch.with_rows(target, rows)
+
+    def needs(self, t: int) -> tuple[int, ...]:
+        """What began before must be over, so that its end does not move."""
+        if t == INF or not self._ends:
+            return (t,)
+        last = int(self._open[self._open[:, 0] < t, 1].max(initial=NEVER))
+        return (INF if last == INF else max(t, last + 1),)
 
     def exact_from(self, since: int) -> int:
         return INF if self._ends or self._lasts in (None, INF) else since + self._lasts
