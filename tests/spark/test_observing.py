@@ -20,6 +20,7 @@ from everwhen.spark.api.handle import Handle
 from everwhen.spark.sources.source import SparkSource
 from everwhen.stream.element import Cti, Insert
 from everwhen.stream.element_batch import batch_of
+from plans import across
 from spark.test_bad_input import PATIENCE, S, T, begin, read, write
 
 QUERY = S.range(20).join(T.range(20).select("k", y=ew.col("x")), on="k").group_by("y").agg(n=ew.count())
@@ -149,9 +150,36 @@ def test_a_sink_that_is_tried_again(spark: SparkSession, tmp_path: Path) -> None
 
 
 def test_a_level_that_waits_is_not_tried(spark: SparkSession, tmp_path: Path) -> None:
-    live = Live(spark, tmp_path, S.union(T).distinct(), consistency=ew.consistency(5, 50))
+    """The promises that bring the answer further are told all the same, through the windows and stages of the plan."""
+    query = S.range(4, slide=4).union(T.granularity(10)).select("k").distinct()
+    live = Live(spark, tmp_path, query, consistency=ew.consistency(5, 50))
     live.write("S", row(1, "a", 1))
     found = live.handle.waiting()
     assert found.reason == "not tried" and "rows wait before the stages" in str(found)
     assert {each.name for each in found.sources} == {"S", "T"} and "nothing has come" not in str(found)
+    live.write("S", cti(8))
+    live.write("T", cti(11))
+    found, before = live.handle.waiting(), live.handle.recent[-1].answered["out"]
+    assert (before, found.first) == (11, 11), "window by 4: 11, granule of 10: 20"
+    assert [(need.source.name, need.t) for need in found.needs] == [("S", 12)]
+    assert "the answer is final before 11, and goes on with a promise of 12 of S; what waits was not tried" in str(
+        found
+    )
+    live.write("S", cti(11))
+    assert live.handle.recent[-1].answered["out"] == before, "one tick less"
+    live.write("S", cti(12))
+    assert live.handle.recent[-1].answered["out"] == 15
+    live.handle.stop()
+
+
+def test_a_recursion_across_partitions_is_not_tried(spark: SparkSession, tmp_path: Path) -> None:
+    query = ew.fixpoint(S.select("k", "x"), lambda r: r.join(T, on="x").select("k", x=ew.col("x") + 1))
+    live = Live(spark, tmp_path, across(query), emit="final")
+    live.write("S", row(1, "a", 1), cti(4))
+    live.write("T", row(1, "a", 1), cti(6))
+    found = live.handle.waiting()
+    assert found.reason == "not tried" and "the rounds of a recursion cross exchanges" in str(found)
+    assert found.first == 4 and [(need.source.name, need.t) for need in found.needs] == [("S", 5)]
+    live.write("S", cti(5))
+    assert live.handle.recent[-1].answered["out"] == 5
     live.handle.stop()

@@ -235,11 +235,67 @@ def test_no_silence_without_a_reason() -> None:
 
 
 def test_a_large_state_is_not_copied(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What brings the answer further is told by the rules of the operators."""
     monkeypatch.setattr(find, "LARGEST", 3)
     runtime = started(S.distinct(), S=[insert(t, t + 9) for t in range(9)])
     monkeypatch.setattr(LocalRuntime, "push", None)
     found = runtime.waiting()
-    assert found.reason == "not tried" and "27 rows of state, and at most 3 are copied" in str(found)
+    assert found.reason == "not tried" and str(found).startswith(
+        "out: nothing is final yet, and goes on with a promise of 9 of S; "
+        "what waits was not tried: there are 27 rows of state, and at most 3 are copied"
+    )
+    assert '-> {"op":"cti","t":9} of S' in str(found)
+
+
+@pytest.mark.parametrize("plan", PLANS, ids=str)
+def test_without_trying_the_named_promises_bring_the_answer_further(
+    plan: Plan, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Together they let the answer promise more; with one tick less of any it promises nothing more."""
+    monkeypatch.setattr(find, "LARGEST", -1)
+    rng = random.Random(f"further {plan.name}")
+    for _ in range(RUNS):
+        silence = Silence(plan.build(), LEVELS[0], rng.choice(EMITS))
+        for _ in range(rng.randrange(1, 4)):
+            silence.push(rng, plan.infinite)
+        found = silence.runtime.waiting()
+        if found.reason != "not tried":
+            assert found.reason in ("ended", "nothing came")
+            continue
+        final = found.first
+        assert final is not None and found.needs, found
+        met = {need.source.name: need.t for need in found.needs}
+        assert promised(silence, met, final) > final
+        for need in found.needs:
+            less = met | {need.source.name: find.earlier(need.t)}
+            assert final == NEVER or promised(silence, less, final) == final
+
+
+def promised(silence: Silence, promises: dict[str, int], before: int) -> int:
+    """What the answer promises if sources do."""
+    copy = silence.copied()
+    given = {name: [Cti(t)] for name, t in promises.items() if t > copy.progress[name]}
+    said = copy.push({name: batch_of(each, SCHEMA, name) for name, each in given.items()})["out"]
+    return max((each.t for each in said.elements() if isinstance(each, Cti)), default=before)
+
+
+def test_the_promise_is_computed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where rows wait for the answer's promise nothing is searched: in `final`, over windows, joins and merges."""
+    monkeypatch.setattr(find, "least", lambda *_: pytest.fail("searched"))
+    a, b = (ew.source(name, S.schema) for name in "ab")
+    queries = (
+        S.range(5, slide=4).distinct(),
+        S.granularity(2).join(T.lifetime(shift=3), on="k"),
+        S.rows(2).union(T),
+        ew.lmerge(a, b).group_by("k").agg(n=ew.count()),
+        S.coalesce(),
+        ew.fixpoint(S, lambda r: r.join(T, on="k", how="semi")),
+    )
+    for query in queries:
+        runtime = LocalRuntime(query, emit="final")
+        runtime.push({name: batch_of([insert(3, 8), insert(5, 9), Cti(2)], SCHEMA, name) for name in runtime.inputs})
+        waiting = runtime.waiting()
+        assert waiting.reason == "promise" and waiting.rows, waiting
 
 
 def test_as_plain_data() -> None:
@@ -284,6 +340,15 @@ def test_a_query_that_is_being_replaced() -> None:
     session.replace("q", S.range(8).distinct())
     (need,) = session.waiting("q").needs
     assert rows_of(session.push({"S": batch_of([Cti(need.t)], SCHEMA)})["q"])
+
+
+def test_what_a_query_of_a_session_needs() -> None:
+    session = Session(emit="final")
+    session.register("q", S.granularity(10).join(T, on="k"))
+    assert session.needs(15, "q") == {"S": 11, "T": 15}
+    session.stop("q")
+    with pytest.raises(ew.QueryError, match="the query 'q' is stopped, so it needs no promise; start it"):
+        session.needs(15, "q")
 
 
 def test_of_a_query_that_does_not_run() -> None:

@@ -1,24 +1,31 @@
-"""Find out why a query is silent: not by a rule for each operator, but by trying.
+"""Find out why a query is silent: which promise is missing is computed, and what it brings is tried.
 
-A runtime is a state machine, and can be copied.  So what a promise would bring is found by giving it to a copy: the
-least promise that brings anything is the one that is waited for.  For any plan, policy and level:
+*What waits* is found by trying: a runtime is a state machine and can be copied, so a copy is given the promise of
+everything, and the first instant that it then says something about is the first that waits.
+
+*Which promise releases it* is computed: the answer has to promise all before the instant after that one, and from the
+output downwards each operator tells what its ports have to promise for it (`needed_promises.py`).  It is then proved on
+copies.  For any plan, policy and level:
 
     * the promise that is named, of the source that is named, brings something, or moves the wait to another source
-      that was named as well; one tick less brings nothing;
+      that was named as well; one tick less brings nothing, whatever the others that are named promise;
     * a source that is not named is not waited for.
 
-*Why the search is right.*  More promised never means less said, so "it brings something" is monotone in the promise,
-and the least instant is found by bisection.  Which of several sources are waited for is found by leaving out one after
-the other, those first that have come least far, as long as the rest would do (a merge follows whichever of its inputs
-is ahead); the least promise of each is then found with the others of the rest at the end of time.
+*Where the proof fails* it is searched.  That is where rows wait for something else than the answer's promise: in front
+of the operators (levels that block), or for a promise about data that others follow from.  More promised never means
+less said, so "it brings something" is monotone in the promise, and the least instant is found by bisection.  Which of
+several sources are waited for is found by leaving out one after the other, those first that have come least far, as
+long as the rest would do (a merge follows whichever of its inputs is ahead); the least promise of each is then found
+with the others of the rest at the end of time.
 
-It costs a copy of the state, and some twenty steps on copies.  Beyond `LARGEST` rows of state that is not tried.
+It costs a copy of the state, and a few steps on copies.  Beyond `LARGEST` rows of state nothing is copied: what is told
+is how far the answer is final, and the computed promises that bring it further.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
 import numpy as np
@@ -42,6 +49,9 @@ class Trial(Protocol):
     def push(self, elements: Mapping[str, Sequence[Element]]) -> ElementBatch:
         """What the query says to elements, by source."""
 
+    def needs(self, t: int) -> Mapping[str, int]:
+        """What sources have to promise so that the answer promises all before an instant, by source."""
+
 
 @dataclass(frozen=True)
 class Situation:
@@ -63,6 +73,10 @@ class Situation:
     """What is wrong with a sink that is tried again."""
     untried: str = ""
     """Why no promise can be tried."""
+    final: int = NEVER
+    """Before which instant the answer is final."""
+    further: Mapping[str, int] = field(default_factory=dict)
+    """What sources have to promise so that it is final further than that."""
     writes: Writes | None = None
     """How many rows a sink that lets some wait would write if this was said, and the first instant of those that do;
     without, what is said counts."""
@@ -80,17 +94,18 @@ def find_waiting(now: Situation) -> Waiting:
     if not open_:
         return Waiting(now.query, "ended", here, **told)
     if now.untried:
-        return Waiting(now.query, "not tried", here, detail=now.untried, **told)
+        return _not_tried(now, here, now.untried, told)
     if all(each.largest_start == NEVER for each in now.sources):
         return Waiting(now.query, "late" if any(told["given_up"].values()) else "nothing came", here, **told)
     if now.state_rows > LARGEST:
         detail = f"there are {now.state_rows:,} rows of state, and at most {LARGEST:,} are copied"
-        return Waiting(now.query, "not tried", here, detail=detail, **told)
+        return _not_tried(now, here, detail, told)
     search = _Search(now, open_)
     most = search.brings(dict.fromkeys(search.sources, INF))
     if not search.enough(most):
         return _silent(now, here, told)
-    needs = search.needed(_first(most) if _count(most) else 0)
+    first = _first(most) if _count(most) else 0
+    needs = search.computed(first) or search.needed(first)
     met = {need.source.name: need.t for need in needs}
     brought = search.brings(met)
     needs = [Needed(need.source, need.t, search.pattern(need, most, met)) for need in needs]
@@ -100,6 +115,26 @@ def find_waiting(now: Situation) -> Waiting:
     inserts = int((brought.op == INSERT).sum())
     corrections = _count(brought) - inserts
     return Waiting(now.query, "promise", here, tuple(needs), inserts, corrections, _first(brought), **told)
+
+
+def _not_tried(now: Situation, here: tuple[SourceStatus, ...], why: str, told: Mapping[str, Any]) -> Waiting:
+    """Nothing is copied: the promises that bring the answer further than it is final."""
+    return Waiting(now.query, "not tried", here, tuple(_missing(now, now.further)), first=now.final, detail=why, **told)
+
+
+def _missing(now: Situation, needs: Mapping[str, int]) -> list[Needed]:
+    """Of promises that are needed, those that have not been given yet."""
+    return [
+        Needed(each, needs[each.name])
+        for each in now.sources
+        if not each.resting and each.promised < needs.get(each.name, NEVER)
+    ]
+
+
+def next_final(final: int, sources: Sequence[SourceStatus]) -> int:
+    """What an answer has to promise to be final further; if nothing is, up to behind the first known start."""
+    starts = [each.largest_start for each in sources if each.largest_start > NEVER]
+    return min(final + 1, INF) if final > NEVER else min(starts, default=0) + 1
 
 
 def _silent(now: Situation, here: tuple[SourceStatus, ...], told: Mapping[str, Any]) -> Waiting:
@@ -132,6 +167,23 @@ class _Search:
         writes = self._now.writes
         return _count(said) > 0 if writes is None else writes(said)[0] > 0
 
+    def computed(self, first: int) -> list[Needed]:
+        """The promises that follow from the operators' rules, if the first thing that waits is about an instant, proved
+        on copies; none if they are not just what brings something."""
+        rules = self._now.copy()
+        for t in (first + 1, first):  # policies that speculate say a piece once its first instant is reached
+            needs = _missing(self._now, rules.needs(t))
+            if needs and self._proved({need.source.name: need.t for need in needs}):
+                return needs
+        return []
+
+    def _proved(self, needs: Mapping[str, int]) -> bool:
+        """Whether the promises bring something, and not with one tick less of any of them and the others at the end."""
+        if not self.enough(self.brings(needs)):
+            return False
+        others = dict.fromkeys(needs, INF)
+        return not any(self.enough(self.brings({**others, name: earlier(t)})) for name, t in needs.items())
+
     def needed(self, first: int) -> list[Needed]:
         """Sources that are waited for, each with the least promise that brings something once the others have come."""
         rest = dict.fromkeys(self.sources, INF)
@@ -163,6 +215,11 @@ class _Search:
             if self.enough(self._now.copy().push(given)):
                 return promise
         return None
+
+
+def earlier(t: int) -> int:
+    """One tick less."""
+    return MAX_TIME if t == INF else t - 1
 
 
 def least(enough: Callable[[int], bool], low: int, guess: int) -> int:

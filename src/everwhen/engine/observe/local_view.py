@@ -19,7 +19,7 @@ from everwhen.engine.observe.analyze import Analysis
 from everwhen.engine.observe.find_waiting import Writes, find_waiting
 from everwhen.engine.observe.metadata import OperatorMetadata, filter_metadata, node_metadata
 from everwhen.engine.observe.observer import Metadata, Observer, Subscription
-from everwhen.engine.observe.situation import situation
+from everwhen.engine.observe.situation import situation, sources_need
 from everwhen.engine.observe.subjects import Subject, subjects
 from everwhen.engine.observe.waiting import Waiting
 from everwhen.engine.source_levels import Query
@@ -130,9 +130,21 @@ class LocalView(ABC):
             copied.restore(state, self._left())
             return copied
 
-        ports = flow.below(flow.outputs[query].port)
-        now_known = situation(query, flow, self._ingress, ports, copy, self.unknown_spans())
+        now_known = situation(query, flow, self._ingress, flow.outputs[query], copy, self.unknown_spans())
         return find_waiting(replace(now_known, writes=writes))
+
+    def needs(self, t: int, query: str = "out") -> Mapping[str, int]:
+        """What sources have to promise, as far as is known now, so that a query promises all before `t`: by the rules
+        of its operators, without trying.  Of copies that are merged, the one that has come furthest.
+
+        >>> import everwhen as ew
+        >>> from everwhen.engine.local import LocalRuntime
+        >>> runtime = LocalRuntime(ew.source("S", {"x": "int64"}).granularity(10).aggregate(n=ew.count()))
+        >>> runtime.needs(15)
+        {'S': 11}
+        """
+        flow = self._dataflow.flow
+        return sources_need(flow, self._ingress, flow.outputs[query], t)
 
     @abstractmethod
     def unknown_spans(self) -> dict[str, tuple[int, int]]:

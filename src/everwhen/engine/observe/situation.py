@@ -11,9 +11,11 @@ import pyarrow as pa
 from everwhen.core.time import INF, NEVER
 from everwhen.engine.dataflow import Dataflow
 from everwhen.engine.ingress import Ingress
-from everwhen.engine.observe.find_waiting import Situation
+from everwhen.engine.observe.find_waiting import Situation, next_final
 from everwhen.engine.observe.metadata import OperatorMetadata, node_metadata
+from everwhen.engine.observe.needed_promises import needed_promises
 from everwhen.engine.observe.waiting import SourceStatus
+from everwhen.engine.output_port import OutputPort
 from everwhen.plan.physical import Port
 from everwhen.stream.element import Element
 from everwhen.stream.element_batch import ElementBatch, batch_of
@@ -28,6 +30,9 @@ class Pushed(Protocol):
     def schema_of(self, name: str, /) -> Any:
         """The columns of a source."""
 
+    def needs(self, t: int, query: str, /) -> Mapping[str, int]:
+        """What sources have to promise so that a query promises all before an instant."""
+
 
 class CopyTrial:
     """A copy that is pushed once."""
@@ -38,6 +43,9 @@ class CopyTrial:
     def push(self, elements: Mapping[str, Sequence[Element]]) -> ElementBatch:
         batches = {name: batch_of(each, self._copy.schema_of(name), name) for name, each in elements.items()}
         return self._copy.push(batches)[self._query]
+
+    def needs(self, t: int) -> Mapping[str, int]:
+        return self._copy.needs(t, self._query)
 
 
 def own_copy(state: Any) -> Any:
@@ -60,13 +68,13 @@ def situation(
     query: str,
     flow: Dataflow[Any, Any],
     ingress: Ingress,
-    ports: Iterable[Port],
+    output: OutputPort,
     copy: Callable[[], Pushed],
     unknown: Mapping[str, tuple[int, int]],
     begins: int = NEVER,
 ) -> Situation:
-    """Of a query with these ports below it; `begins`: from when on its answer is right."""
-    below = list(ports)
+    """Of a query with this output; `begins`: from when on its answer is right."""
+    below = list(dict.fromkeys(each for port in output.ports for each in flow.below(port)))
     inputs = [ingress.inputs[port.source] for port in below if port.source is not None]
     read = {each.source for each in inputs}
     names = list(dict.fromkeys(each.source for each in ingress.inputs.values() if each.source in read))
@@ -78,9 +86,11 @@ def situation(
         if name in read and late.dropped:
             given_up[name] = given_up.get(name, 0) + late.dropped
     rows = sum(flow.nodes[port.operator].placed.operator.state_size().rows for port in below if port.source is None)
+    sources = [_status(name, ingress) for name in names]
+    final = output.encoder.cti
     return Situation(
         query,
-        [_status(name, ingress) for name in names],
+        sources,
         {name: ingress.of(name)[0].intake.codec.schema.names for name in names},
         _operators(flow, below),
         lambda: CopyTrial(copy(), query),
@@ -88,7 +98,18 @@ def situation(
         given_up,
         unknown,
         begins,
+        final=final,
+        further=sources_need(flow, ingress, output, next_final(final, sources)),
     )
+
+
+def sources_need(flow: Dataflow[Any, Any], ingress: Ingress, output: OutputPort, t: int) -> dict[str, int]:
+    """What sources have to promise so that an output promises all before `t`."""
+    found: dict[str, int] = {}
+    for name, need in needed_promises(flow.nodes, dict.fromkeys(output.ports, t)).items():
+        source = ingress.inputs[name].source
+        found[source] = max(found.get(source, NEVER), need)
+    return found
 
 
 def _status(name: str, ingress: Ingress) -> SourceStatus:

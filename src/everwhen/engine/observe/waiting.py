@@ -24,7 +24,8 @@ resting          all sources that are open rest: nobody holds anybody back, and 
 sink             the answer is there, and its sink does not take it: it is tried again
 unknown span     a merge waits, because no copy that is there knows some span of time
 ended            everything is promised: the answer is whole
-not tried        rows may wait; which promise would release them was not tried, and `detail` says why
+not tried        rows may wait; nothing was tried, and `detail` says why.  The answer is final before `first`, and the
+                 promises in `needs` bring it further
 """
 
 
@@ -117,11 +118,8 @@ class Waiting:
                     for count, what in ((self.rows, "row"), (self.corrections, "correction"))
                     if count
                 )
-                known = len({need.t for need in self.needs}) == 1
-                what = f"a promise of {show(self.needs[0].t)}" if known else "promises"
-                names = " and ".join(need.source.name for need in self.needs)
                 wait = "waits" if self.rows + self.corrections == 1 else "wait"
-                return f"{brings} from {show(self.first or 0)} on {wait} for {what} of {names}"
+                return f"{brings} from {show(self.first or 0)} on {wait} for {self._promises()}"
             case "nothing came":
                 return f"nothing has come in yet{self.detail}"
             case "late":
@@ -140,7 +138,18 @@ class Waiting:
                 return f"the operator {self.operator!r} waits: no copy that is there knows {self.detail}"
             case "ended":
                 return "everything is promised: the answer is whole"
-        return f"rows may wait for promises; which was not tried: {self.detail}"
+        untried = f"what waits was not tried: {self.detail}"
+        if not self.needs:
+            return f"rows may wait for promises; {untried}"
+        begun = self.first not in (None, NEVER)
+        so_far = f"the answer is final before {show(self.first or 0)}" if begun else "nothing is final yet"
+        return f"{so_far}, and goes on with {self._promises()}; {untried}"
+
+    def _promises(self) -> str:
+        """What is needed, in words."""
+        known = len({need.t for need in self.needs}) == 1
+        what = f"a promise of {show(self.needs[0].t)}" if known else "promises"
+        return f"{what} of {' and '.join(need.source.name for need in self.needs)}"
 
     def to_plain(self) -> dict[str, Any]:
         """The same as plain data, for JSON."""
@@ -152,7 +161,7 @@ class Waiting:
             "needs": [_need(each) for each in self.needs],
             "rows": self.rows,
             "corrections": self.corrections,
-            "first": self.first,
+            "first": None if self.first is None else _plain(self.first),
             "operator": self.operator,
             "detail": self.detail,
             "given_up": dict(self.given_up),

@@ -57,7 +57,7 @@ from everwhen.engine.observe.graph import GraphNode, QueryEnd, Sizes, graph
 from everwhen.engine.observe.graph_html import MOST_TABLES, answer_html, graph_html
 from everwhen.engine.observe.metadata import OperatorMetadata
 from everwhen.engine.observe.observer import Metadata, Observer, Subscription
-from everwhen.engine.observe.situation import own_copy, situation
+from everwhen.engine.observe.situation import own_copy, situation, sources_need
 from everwhen.engine.observe.subjects import Subject, subjects
 from everwhen.engine.observe.waiting import Waiting
 from everwhen.engine.output_port import standing_elements
@@ -309,12 +309,20 @@ class Session(ReplacedQueries):
             copied.restore(state, queries)
             return copied
 
-        ports = [each for port in network.outlets[entry.exit].ports for each in network.below(port)]
-        found = situation(name, network.flow, network.ingress, dict.fromkeys(ports), copy, {}, entry.valid_from)
-        last = metrics.last_filters(entry, now, network.outlets[entry.exit].encoder.cti, "")
+        outlet = network.outlets[entry.exit]
+        found = situation(name, network.flow, network.ingress, outlet, copy, {}, entry.valid_from)
+        last = metrics.last_filters(entry, now, outlet.encoder.cti, "")
         if last is not None:  # behind all operators
             found = replace(found, operators=[*found.operators, last])
         return partial(find_waiting, found)
+
+    def needs(self, t: int, name: str) -> Mapping[str, int]:
+        """What sources have to promise so that a running query promises all before `t`, by the rules of its operators,
+        without trying."""
+        entry, network = self._catalogue[name], self._network
+        if entry.exit is None:
+            raise QueryError(f"the query {name!r} is {entry.state}, so it needs no promise; start it")
+        return sources_need(network.flow, network.ingress, network.outlets[entry.exit], t)
 
     # -- state --------------------------------------------------------------------------------------------------
 

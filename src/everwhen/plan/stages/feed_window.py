@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from everwhen.core.time import INF, NEVER
-from everwhen.operators.stateless.linear import rounded_up_time
+from everwhen.operators.stateless.linear import least_rounded_up, rounded_up_time
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +23,10 @@ class SlidingWindow:
     def promised(self, cti: int) -> int:
         """What the events promise if their source has promised `cti`."""
         return rounded_up_time(cti, self.slide, -1)
+
+    def needs(self, t: int) -> int:
+        """The least that the source has to promise so that the events promise all before `t`."""
+        return least_rounded_up(t, self.slide, -1)
 
     def exact_from(self, since: int) -> int:
         """From when on the lifetimes are right if the source is known from `since` on."""
@@ -47,6 +51,9 @@ class HopWindow:
 
     def promised(self, cti: int) -> int:
         return cti if cti in (INF, NEVER) else self.start(cti)
+
+    def needs(self, t: int) -> int:
+        return t if t in (INF, NEVER) else rounded_up_time(t - self.shift, self.hop, 0)
 
     def exact_from(self, since: int) -> int:
         return INF if self.length == INF else self.start(since) + self.length

@@ -1,4 +1,5 @@
-"""WAITING on Spark: why a query says nothing, found out as in process, by giving promises to copies of its state.
+"""WAITING on Spark: why a query says nothing, found out as in process: the missing promise is computed from the rules
+of the operators, and what it brings is tried on copies of the state.
 
 *Where.*  In the driver, on request, between two epochs.  The state of every partition of every stage after the last
 epoch is what its files say (snapshot and logs, `state_before`), whoever owns it; the driver reads them as a worker does
@@ -6,14 +7,16 @@ that becomes the owner.  A trial steps copies of all partitions, stage by stage,
 stage hands on goes to the partitions where Spark would send it (its own hash decides, asked once per row), frontiers
 are the lowest of all partitions, as in an epoch.  So the law of WAITING holds as it does in process.
 
-*Why not in the workers, or by a rule per operator.*  The search needs some twenty trials, one after the other: twenty
-jobs and a copy of all states in the workers, for a question that is asked now and then; in the driver a trial needs no
-job.  A rule per operator (`needs(t)`) would have to be right for every operator under every policy; the trial is right
-because it is the operator.
+*Why not in the workers.*  It needs a handful of trials, one after the other: as many jobs and a copy of all states in
+the workers, for a question that is asked now and then; in the driver a trial needs no job.
+
+*Rules.*  What an answer needs is followed through the stages from the last to the first: in a stage as in process, of
+all partitions the most, and where the JVM has given lifetimes already (`FeedWindow`) through those.
 
 *What it costs.*  Memory for a copy of the state in the driver; beyond a million rows it is not tried.  Not tried
 either: levels that wait or forget (`block`, `remember`), where rows wait in the intake before the JVM's part of the
-plan, and recursion whose rounds cross exchanges.  Then all sources are listed with what they have promised.
+plan, and recursion whose rounds cross exchanges.  Then it is told how far the answer is final and which promises bring
+it further, by the rules alone.
 """
 
 from __future__ import annotations
@@ -30,8 +33,9 @@ from pyspark.sql import SparkSession
 from everwhen.core.emit import Emit
 from everwhen.core.punctuation import Frontier, Punctuation
 from everwhen.core.time import INF, NEVER
-from everwhen.engine.observe.find_waiting import Situation, Writes, find_waiting
+from everwhen.engine.observe.find_waiting import Situation, Writes, find_waiting, next_final
 from everwhen.engine.observe.metadata import OperatorMetadata, node_metadata
+from everwhen.engine.observe.needed_promises import needed_promises
 from everwhen.engine.observe.waiting import SourceStatus, Waiting
 from everwhen.plan.sanity.silence import never_promised
 from everwhen.plan.stages.model import Stage, StreamIn
@@ -101,6 +105,11 @@ class _States:
         """The same as plain data, of which copies are made."""
         return [[partition.snapshot() for partition in stage] for stage in self.live]
 
+    @cached_property
+    def beginning(self) -> list[list[StagePartition]]:
+        """One partition of each stage as it began."""
+        return [[program.fresh(0)] for program in self.programs]
+
     def copy(self) -> _PartitionsTrial:
         copies = [
             [_restored(program, at, state) for at, state in enumerate(states)]
@@ -168,6 +177,9 @@ class _PartitionsTrial:
             ]
         return self._said(below)
 
+    def needs(self, t: int) -> Mapping[str, int]:
+        return _needs(self._copies, self._states.query, t)
+
     def _said(self, last: Sequence[tuple[StagePartition, EpochOutput]]) -> ElementBatch:
         query = self._states.query
         found = empty_elements(self._states.runner.schemas[query])
@@ -219,6 +231,29 @@ def _both(one: Rows, other: Rows) -> Rows:
     return Rows(lo, hi, vnew, weight, tuple(pa.concat_arrays([_plain(a), _plain(b)]) for a, b in columns))
 
 
+def _needs(stages: Sequence[Sequence[StagePartition]], query: str, t: int) -> dict[str, int]:
+    """What sources have to promise so that a query promises all before `t`.  `stages` has the partitions of each."""
+    streams: dict[str, int] = {}
+    sources: dict[str, int] = {}
+    for partitions in reversed(stages):
+        handed, streams = streams, {}
+        for partition in partitions:
+            flow = partition.dataflow.flow
+            wanted = {each.port: handed[each.name] for each in partition.plan.handed if each.name in handed}
+            if query in flow.outputs:
+                wanted[flow.outputs[query].port] = t
+            for name, need in needed_promises(flow.nodes, wanted).items():
+                streams[name] = max(streams.get(name, NEVER), need)
+        for stream in partitions[0].stage.inputs:
+            if stream.name not in streams or stream.returning:
+                continue
+            if stream.feed is not None:
+                window, need = stream.feed.window, streams[stream.name]
+                name = stream.feed.source.name
+                sources[name] = max(sources.get(name, NEVER), need if window is None else window.needs(need))
+    return sources
+
+
 def _fitting(stream: StreamIn, about: Mapping[str, Sequence[Punctuation]]) -> list[Punctuation]:
     """The promises about data of a source that speak of columns that a stream has."""
     if stream.feed is None or stream.form != "elements":
@@ -239,15 +274,18 @@ def _situation(runner: EpochRunner, query: str, states: _States | None) -> Situa
         untried = "at a level that waits or forgets (block, remember), rows wait before the stages"
     elif run.plan.loops:
         untried = "the rounds of a recursion cross exchanges"
+    statuses = [
+        SourceStatus(
+            name, known.sources.get(name, NEVER), starts.get(name, NEVER), _ago(known.seen.get(name), now),
+            resting=name in idle, told=not untried,
+        )
+        for name in names
+    ]  # fmt: skip
+    final = known.queries.get(query, NEVER)
+    rules = [] if states is None or states.epoch == 0 else live or states.beginning
     found = Situation(
         query,
-        [
-            SourceStatus(
-                name, known.sources.get(name, NEVER), starts.get(name, NEVER), _ago(known.seen.get(name), now),
-                resting=name in idle, told=not untried,
-            )
-            for name in names
-        ],
+        statuses,
         {s.name: s.schema.names if s.name in promising else () for s in run.plan.sources},
         _operators(live),
         lambda: _copied(states, query),
@@ -256,7 +294,9 @@ def _situation(runner: EpochRunner, query: str, states: _States | None) -> Situa
         begins=max(run.since, NEVER),
         sink="; ".join(f"{name}: {why}" for name, why in runner.retrying.items()),
         untried=untried,
-    )  # fmt: skip
+        final=final,
+        further=_needs(rules, query, next_final(final, statuses)),
+    )
     return found
 
 
