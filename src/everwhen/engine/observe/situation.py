@@ -105,10 +105,11 @@ def situation(
 
 def sources_need(flow: Dataflow[Any, Any], ingress: Ingress, output: OutputPort, t: int) -> dict[str, int]:
     """What sources have to promise so that an output promises all before `t`."""
+    needs = needed_promises(flow.nodes, dict.fromkeys(output.ports, t))
     found: dict[str, int] = {}
-    for name, need in needed_promises(flow.nodes, dict.fromkeys(output.ports, t)).items():
-        source = ingress.inputs[name].source
-        found[source] = max(found.get(source, NEVER), need)
+    for name, each in ingress.inputs.items():
+        if name in needs:
+            found[each.source] = max(found.get(each.source, NEVER), needs[name])
     return found
 
 
