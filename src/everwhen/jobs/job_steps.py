@@ -20,8 +20,8 @@ from everwhen.engine.idle_sources import NotedClock
 from everwhen.engine.ingress import OnDropped
 from everwhen.engine.local import LocalRuntime
 from everwhen.engine.observe.analyze import Analysis
-from everwhen.engine.observe.find_waiting import Writes
-from everwhen.engine.observe.waiting import Waiting
+from everwhen.engine.observe.silence.find_waiting import Writes
+from everwhen.engine.observe.silence.waiting import Waiting
 from everwhen.jobs.status import OperatorStatus, shown_instant
 from everwhen.operators.contract import StateSize
 from everwhen.operators.ingress.finalize import DroppedElements

@@ -12,8 +12,8 @@ import pytest
 import everwhen as ew
 from everwhen.core.time import INF, NEVER
 from everwhen.engine.local import LocalRuntime
-from everwhen.engine.observe import find_waiting as find
-from everwhen.engine.observe.waiting import Needed, Reason, SourceStatus, Waiting
+from everwhen.engine.observe.silence import find_waiting as find
+from everwhen.engine.observe.silence.waiting import Needed, Reason, SourceStatus, Waiting
 from everwhen.engine.session.session import Session
 from everwhen.stream.element import Adjust, Cti, Element, Insert, Punct
 from everwhen.stream.element_batch import batch_of

@@ -16,12 +16,12 @@ from everwhen.engine.idle_sources import NotedClock
 from everwhen.engine.ingress import Ingress
 from everwhen.engine.node import OperatorNode
 from everwhen.engine.observe.analyze import Analysis
-from everwhen.engine.observe.find_waiting import Writes, find_waiting
 from everwhen.engine.observe.metadata import OperatorMetadata, filter_metadata, node_metadata
 from everwhen.engine.observe.observer import Metadata, Observer, Subscription
-from everwhen.engine.observe.situation import situation, sources_need
+from everwhen.engine.observe.silence.find_waiting import Writes, find_waiting
+from everwhen.engine.observe.silence.situation import situation, sources_need
+from everwhen.engine.observe.silence.waiting import Waiting
 from everwhen.engine.observe.subjects import Subject, subjects
-from everwhen.engine.observe.waiting import Waiting
 from everwhen.engine.source_levels import Query
 from everwhen.errors import QueryError
 from everwhen.operators.contract import StateSize

@@ -52,14 +52,14 @@ from everwhen.core.time import INF, NEVER, show
 from everwhen.core.time_axis import times_shown
 from everwhen.engine.observe.analyze import Analysis
 from everwhen.engine.observe.answer_book import AnswerBook
-from everwhen.engine.observe.find_waiting import find_waiting
 from everwhen.engine.observe.graph import GraphNode, QueryEnd, Sizes, graph
 from everwhen.engine.observe.graph_html import MOST_TABLES, answer_html, graph_html
 from everwhen.engine.observe.metadata import OperatorMetadata
 from everwhen.engine.observe.observer import Metadata, Observer, Subscription
-from everwhen.engine.observe.situation import own_copy, situation, sources_need
+from everwhen.engine.observe.silence.find_waiting import find_waiting
+from everwhen.engine.observe.silence.situation import own_copy, situation, sources_need
+from everwhen.engine.observe.silence.waiting import Waiting
 from everwhen.engine.observe.subjects import Subject, subjects
-from everwhen.engine.observe.waiting import Waiting
 from everwhen.engine.output_port import standing_elements
 from everwhen.engine.session import metrics
 from everwhen.engine.session import snapshot as session_state

@@ -48,7 +48,7 @@ from everwhen.engine.observe.analyze import Analysis
 from everwhen.engine.observe.graph import GraphNode, Sizes
 from everwhen.engine.observe.metadata import OperatorMetadata
 from everwhen.engine.observe.observer import Metadata
-from everwhen.engine.observe.waiting import Waiting
+from everwhen.engine.observe.silence.waiting import Waiting
 from everwhen.engine.session.session import Session
 from everwhen.engine.session.sql_transaction import Outcome, Planned, SqlTransaction, Start
 from everwhen.engine.session.stream_info import SqlQuery, StreamInfo, stream_info

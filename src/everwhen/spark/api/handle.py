@@ -15,8 +15,8 @@ from everwhen.core.consistency import Consistency, Duration
 from everwhen.core.emit import Emit
 from everwhen.core.time import NEVER, show
 from everwhen.engine.observe.analyze import Analysis
-from everwhen.engine.observe.find_waiting import Writes
-from everwhen.engine.observe.waiting import Waiting
+from everwhen.engine.observe.silence.find_waiting import Writes
+from everwhen.engine.observe.silence.waiting import Waiting
 from everwhen.errors import EverwhenError, QueryError, SparkLostError
 from everwhen.plan.explain import explain_stages
 from everwhen.plan.stages.model import StagePlan

@@ -33,10 +33,10 @@ from pyspark.sql import SparkSession
 from everwhen.core.emit import Emit
 from everwhen.core.punctuation import Frontier, Punctuation
 from everwhen.core.time import INF, NEVER
-from everwhen.engine.observe.find_waiting import Situation, Writes, find_waiting, next_final
 from everwhen.engine.observe.metadata import OperatorMetadata, node_metadata
-from everwhen.engine.observe.needed_promises import needed_promises
-from everwhen.engine.observe.waiting import SourceStatus, Waiting
+from everwhen.engine.observe.silence.find_waiting import Situation, Writes, find_waiting, next_final
+from everwhen.engine.observe.silence.needed_promises import needed_promises
+from everwhen.engine.observe.silence.waiting import SourceStatus, Waiting
 from everwhen.plan.sanity.silence import never_promised
 from everwhen.plan.stages.model import Stage, StreamIn
 from everwhen.rows.changes import Changes

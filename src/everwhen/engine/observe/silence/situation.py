@@ -11,10 +11,10 @@ import pyarrow as pa
 from everwhen.core.time import INF, NEVER
 from everwhen.engine.dataflow import Dataflow
 from everwhen.engine.ingress import Ingress
-from everwhen.engine.observe.find_waiting import Situation, next_final
 from everwhen.engine.observe.metadata import OperatorMetadata, node_metadata
-from everwhen.engine.observe.needed_promises import needed_promises
-from everwhen.engine.observe.waiting import SourceStatus
+from everwhen.engine.observe.silence.find_waiting import Situation, next_final
+from everwhen.engine.observe.silence.needed_promises import needed_promises
+from everwhen.engine.observe.silence.waiting import SourceStatus
 from everwhen.engine.output_port import OutputPort
 from everwhen.plan.physical import Port
 from everwhen.stream.element import Element

@@ -33,7 +33,7 @@ import numpy as np
 from everwhen.core.punctuation import Punctuation
 from everwhen.core.time import INF, MAX_TIME, MIN_TIME, NEVER, show
 from everwhen.engine.observe.metadata import OperatorMetadata
-from everwhen.engine.observe.waiting import Needed, SourceStatus, Waiting
+from everwhen.engine.observe.silence.waiting import Needed, SourceStatus, Waiting
 from everwhen.stream.element import Adjust, Cti, Element, Insert, Punct
 from everwhen.stream.element_batch import ADJUST, INSERT, ElementBatch
 
