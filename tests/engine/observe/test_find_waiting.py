@@ -140,6 +140,22 @@ def test_the_pattern_that_is_named_brings_something_as_well() -> None:
     assert rows_of(runtime.push({"S": batch_of([Punct(need.pattern)], SCHEMA, "S")})["out"]) == 1
 
 
+def test_a_source_whose_promises_follow_from_its_rows_needs_a_row() -> None:
+    session = ew.SqlSession()
+    session.execute("CREATE STREAM S (t INT, k TEXT) ORDERED BY t WITHIN 10 MILLISECONDS")
+    session.execute("SELECT DISTINCT k FROM S CONSISTENCY STRONG")
+
+    def said(start: int, k: str) -> int:
+        batch = batch_of([Insert(start, start + 1, {"k": k})], session.schema_of("S"))
+        return rows_of(session.push({"S": batch})["q1"])
+
+    assert said(40, "a") == 0
+    (need,) = session.waiting("q1").needs
+    assert (need.t, need.source.within) == (41, 10)
+    assert need.remedy.startswith('a row of S that starts at 51 or later, or {"op":"cti","t":41} of S')
+    assert (said(50, "b"), said(51, "b")) == (0, 1)
+
+
 def test_it_is_told_when_a_source_spoke_last() -> None:
     now = [10.0]
     runtime = LocalRuntime(S.distinct(), emit="final", clock=lambda: now[0])

@@ -277,7 +277,7 @@ def _situation(runner: EpochRunner, query: str, states: _States | None) -> Situa
     statuses = [
         SourceStatus(
             name, known.sources.get(name, NEVER), starts.get(name, NEVER), _ago(known.seen.get(name), now),
-            resting=name in idle, told=not untried,
+            resting=name in idle, told=not untried, within=run.sources[name].source.disorder,
         )
         for name in names
     ]  # fmt: skip

@@ -118,7 +118,9 @@ def _status(name: str, ingress: Ingress) -> SourceStatus:
     ended = name in ingress.ended
     promised = INF if ended else min(each.intake.cti for each in inputs)
     start = max(each.intake.guard.tau for each in inputs)
-    return SourceStatus(name, promised, start, ingress.silent_for(name), ended, ingress.rests(name))
+    late = inputs[0].intake.late
+    within = None if late is None else late.policy.within
+    return SourceStatus(name, promised, start, ingress.silent_for(name), ended, ingress.rests(name), within=within)
 
 
 def _operators(flow: Dataflow[Any, Any], ports: Iterable[Port]) -> list[OperatorMetadata]:

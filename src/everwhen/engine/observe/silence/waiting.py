@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from everwhen.core.punctuation import Punctuation
-from everwhen.core.time import INF, NEVER, show
+from everwhen.core.time import INF, MAX_TIME, NEVER, show
 from everwhen.punctuation.api import show_promise
 
 Reason = Literal[
@@ -32,7 +32,8 @@ not tried        rows may wait; nothing was tried, and `detail` says why.  The a
 @dataclass(frozen=True, slots=True)
 class SourceStatus:
     """How far a source has come.  `heard`: seconds since its last element, if any came.  `resting`: it has been silent
-    for so long that it holds nobody back.  `told`: whether its largest start is known."""
+    for so long that it holds nobody back.  `told`: whether its largest start is known.  `within`: the bound of its
+    disorder, if its promises follow from its rows."""
 
     name: str
     promised: int
@@ -41,6 +42,7 @@ class SourceStatus:
     ended: bool = False
     resting: bool = False
     told: bool = True
+    within: int | None = None
 
     def __str__(self) -> str:
         said = "has promised nothing yet" if self.promised == NEVER else f"has promised {show(self.promised)}"
@@ -67,6 +69,8 @@ class Needed:
         shown = show(self.t)
         t = "null" if self.t == INF else shown if shown.lstrip("-").isdecimal() else f'"{shown.replace(" ", "T")}Z"'
         text = f'{{"op":"cti","t":{t}}} of {self.source.name}'
+        if self.source.within is not None and self.t < MAX_TIME - self.source.within:
+            text = f"a row of {self.source.name} that starts at {show(self.t + self.source.within)} or later, or {text}"
         if self.pattern is not None:
             text += f", or a promise about its data, {show_promise(self.pattern)}"
         return text
