@@ -104,13 +104,13 @@ def situation(
 
 
 def sources_need(flow: Dataflow[Any, Any], ingress: Ingress, output: OutputPort, t: int) -> dict[str, int]:
-    """What sources have to promise so that an output promises all before `t`."""
+    """What sources have to promise so that an output promises all before `t`, in the order of their names."""
     needs = needed_promises(flow.nodes, dict.fromkeys(output.ports, t))
     found: dict[str, int] = {}
-    for name, each in ingress.inputs.items():
-        if name in needs:
-            found[each.source] = max(found.get(each.source, NEVER), needs[name])
-    return found
+    for name, need in needs.items():
+        source = ingress.inputs[name].source
+        found[source] = max(found.get(source, NEVER), need)
+    return dict(sorted(found.items()))
 
 
 def _status(name: str, ingress: Ingress) -> SourceStatus:
