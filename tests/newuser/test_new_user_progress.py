@@ -225,6 +225,14 @@ def test_p9_the_declaration_says_it_too(desk: Desk) -> None:
     assert desk.run(declared("ORDERED BY timestamp WITHIN 14 MINUTES"), *options) == (0, "")
 
 
+def test_p9_who_drops_rows_is_told_how_to_keep_them(desk: Desk) -> None:
+    late = desk.lines("late.jsonl", LATE)
+    for policy, hint in (("drop", "2 dropped; --late-rows FILE keeps them\n"), ("adjust", "2 moved to the promise\n")):
+        status, said = desk.run("SELECT x FROM T", "--in", f"T={late}", "--late", policy)
+        assert status == 0
+        assert said.endswith(hint)
+
+
 def test_p9_many_late_rows_are_told_at_once(desk: Desk) -> None:
     rows = [{"vs": 10_000 + i, "row": {"x": i}} for i in range(300)] + [{"vs": i, "row": {"x": i}} for i in range(300)]
     late = desk.lines("late.jsonl", rows)
