@@ -218,7 +218,7 @@ def test_p9_the_declaration_says_it_too(desk: Desk) -> None:
     status, said = desk.run(declared("ORDERED BY timestamp WITHIN 5 MINUTES"), *options)
     assert status == 3
     assert f"{desk.tweets}:5: a row that starts at" in said
-    assert "widen WITHIN by 60000 ticks or more" in said
+    assert "widen WITHIN by 1m or more" in said
     for policy in ("DROP", "ADJUST"):
         status, said = desk.run(declared(f"ORDERED BY timestamp WITHIN 5 MINUTES LATE ROWS {policy}"), *options)
         assert (status, said.count("came behind what the stream had promised")) == (0, 1)
