@@ -326,3 +326,11 @@ def test_files_and_folders_that_hold_no_elements_are_told_from_others(
     ):
         assert main(["check", f"{tmp_path}/{name}"]) == 2
         assert said in capsys.readouterr().err
+
+
+def test_a_full_disk_is_told_with_the_file_and_what_to_do(capsys: Capture, file: Path, tmp_path: Path) -> None:
+    query = tmp_path / "q.sql"
+    query.write_text("SELECT * FROM S")
+    status, _, err = run(capsys, "run", query, "--in", f"S={file}", "--engine", "local", "--out", "/dev/full")
+    assert status == 1
+    assert "/dev/full: cannot write the answer: no space is left (free some space there" in err

@@ -215,5 +215,5 @@ def test_every_type_is_there() -> None:
     text = REFERENCE.read_text(encoding="utf-8")
     listed = re.search(r"^\| type \| names .*?\n\n", text, re.MULTILINE | re.DOTALL)
     assert listed
-    named = set(re.findall(r"`([A-Z0-9 ]+)(?:\(.*?\))?`", listed[0]))
+    named = set(re.findall(r"`([A-Z0-9_ ]+)(?:\(.*?\))?`", listed[0]))
     assert {name.upper() for name in TYPES} - named == set()

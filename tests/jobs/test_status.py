@@ -92,6 +92,15 @@ def test_the_words_for_people(tmp_path):
     assert lines[4] == "  Bid has promised nothing yet"
 
 
+def test_one_is_told_as_one(tmp_path):
+    source = replace(STATUS.sources["Bid"], rows=1)
+    sinks = {name: replace(s, elements=1, corrections=1, written=1, waiting_rows=1) for name, s in STATUS.sinks.items()}
+    write_status(tmp_path, replace(STATUS, state_rows=1, sources={"Bid": source}, sinks=sinks))
+    lines = status_text(read_status(tmp_path)).splitlines()
+    assert "state 1 row, " in lines[1] and ": 1 row, " in lines[2]
+    assert ": 1 element, " in lines[3] and "1 of them a correction, 1 change of rows written, 1 row waits" in lines[3]
+
+
 def test_times_are_told_as_the_sources_have_them(tmp_path):
     dated = replace(
         STATUS, dated=True, tick="1s", sources={"Bid": replace(STATUS.sources["Bid"], promised=86_400)},

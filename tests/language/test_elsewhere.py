@@ -19,7 +19,7 @@ REFUSED = {
     "SELECT x FROM Bid LATERAL VIEW EXPLODE(SPLIT(url, '/')) t AS x": r"CROSS JOIN UNNEST\(list\) AS t\(x\)",
     "SELECT item FROM Bid GROUP BY item, TUMBLE(ts, INTERVAL '1' MINUTE)": r"FROM TUMBLE\(s, DESCRIPTOR\(t\)",
     "SELECT HOP_START(ts, INTERVAL '1' MINUTE) AS x FROM Bid": "HOP is a function of a table",
-    "SELECT item FROM TUMBLE(DATA => TABLE Bid, SIZE => 1)": "arguments of TUMBLE have places, not names",
+    "SELECT item FROM TUMBLE(DATA => TABLE Bid, SISE => 1)": "the arguments of TUMBLE are DATA, TIMECOL, SIZE",
     "SELECT CURRENT_TIMESTAMP AS x FROM Bid": "there is no CURRENT_TIMESTAMP: a query has no clock",
     "SELECT item FROM Bid WHERE mz_now() < ts": r"WINDOW\(RANGE 5 MINUTES\)",
     "SELECT RANDOM() AS x FROM Bid": "an answer is a function of the streams alone",

@@ -24,6 +24,7 @@ def answer(text: str, tick: str = "1ms") -> list[tuple[Any, ...]]:
     [
         "TUMBLE(TABLE Bid, DESCRIPTOR(at), INTERVAL '1' SECOND)",
         "TABLE(TUMBLE(TABLE Bid, DESCRIPTOR(at), INTERVAL '1' SECOND))",
+        "TABLE(TUMBLE(DATA => TABLE Bid, TIMECOL => DESCRIPTOR(at), SIZE => INTERVAL '1' SECOND))",
         "TUMBLE(Bid, at, INTERVAL '1' SECOND)",
         "TUMBLE((SELECT * FROM Bid), 1 SECOND)",
         "TUMBLE(TABLE Bid, 1000) AS w",
@@ -36,6 +37,31 @@ def test_spellings_of_tumble(call: str) -> None:
         (0, 1000, first, second, "2"),
         (1000, 2000, second, third, "1"),
         (2000, 3000, third, "1970-01-01 00:00:03", "1"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("named", "placed"),
+    [
+        ("HOP(DATA => TABLE Bid, TIMECOL => DESCRIPTOR(at), SIZE => 2 SECONDS, SLIDE => 1 SECOND)",
+         "HOP(TABLE Bid, DESCRIPTOR(at), 1 SECOND, 2 SECONDS)"),
+        ("CUMULATE(DATA => TABLE Bid, TIMECOL => DESCRIPTOR(at), STEP => 1 SECOND, SIZE => 2 SECONDS)",
+         "CUMULATE(TABLE Bid, DESCRIPTOR(at), 1 SECOND, 2 SECONDS)"),
+        ("SESSION(DATA => TABLE Bid PARTITION BY item, TIMECOL => DESCRIPTOR(at), GAP => 1 SECOND)",
+         "SESSION(TABLE Bid PARTITION BY item, DESCRIPTOR(at), 1 SECOND)"),
+    ],
+)  # fmt: skip
+def test_arguments_may_have_the_names_that_flink_gives_them(named: str, placed: str) -> None:
+    text = "SELECT window_start, window_end, price FROM "
+    assert answer(text + named) == answer(text + placed)
+
+
+def test_a_list_is_also_declared_as_the_standard_does() -> None:
+    declared = ew.sql("CREATE STREAM S (a INT ARRAY, b VARCHAR(3) ARRAY, c INT[]); SELECT a, b, c FROM S")
+    assert [str(each) for each in declared.schema.types] == [
+        "list<item: int64>",
+        "list<item: string>",
+        "list<item: int64>",
     ]
 
 
@@ -66,6 +92,9 @@ def test_a_last_column_of_the_partition_without_the_time_is_written_with_its_str
         ("TUMBLE(TABLE Bid, DESCRIPTOR(price), 5)", r"price is another column; DESCRIPTOR\(at\)"),
         ("HOP(TABLE Bid, DESCRIPTOR(at), 3, 5)", "a multiple of its slide"),
         ("CUMULATE(TABLE Bid, DESCRIPTOR(at), 5)", "CUMULATE takes a step and a size"),
+        ("TUMBLE(TABLE Bid, DESCRIPTOR(at), 5, 1)", "takes a size, not 2 lengths; .* an offset is not part of"),
+        ("HOP(TABLE Bid, SIZE => 5, SIZE => 1)", "HOP has an argument twice"),
+        ("HOP(TABLE Bid, SIZE => 5, 1)", "name all lengths of HOP, or none"),
         ("TUMBLE(TABLE Bid PARTITION BY item, DESCRIPTOR(at), 5)", "leave PARTITION BY out"),
         ("SESSION(TABLE Bid PARTITION BY itme, DESCRIPTOR(at), 5)", "did you mean 'item'"),
         ("TUMBLE(TABLE Bid, DESCRIPTOR(at), 0)", "at least one tick"),

@@ -218,11 +218,19 @@ def test_p9_the_declaration_says_it_too(desk: Desk) -> None:
     status, said = desk.run(declared("ORDERED BY timestamp WITHIN 5 MINUTES"), *options)
     assert status == 3
     assert f"{desk.tweets}:5: a row that starts at" in said
-    assert "widen WITHIN by 60000 ticks or more" in said
+    assert "widen WITHIN by 1m or more" in said
     for policy in ("DROP", "ADJUST"):
         status, said = desk.run(declared(f"ORDERED BY timestamp WITHIN 5 MINUTES LATE ROWS {policy}"), *options)
         assert (status, said.count("came behind what the stream had promised")) == (0, 1)
     assert desk.run(declared("ORDERED BY timestamp WITHIN 14 MINUTES"), *options) == (0, "")
+
+
+def test_p9_who_drops_rows_is_told_how_to_keep_them(desk: Desk) -> None:
+    late = desk.lines("late.jsonl", LATE)
+    for policy, hint in (("drop", "2 dropped; --late-rows FILE keeps them\n"), ("adjust", "2 moved to the promise\n")):
+        status, said = desk.run("SELECT x FROM T", "--in", f"T={late}", "--late", policy)
+        assert status == 0
+        assert said.endswith(hint)
 
 
 def test_p9_many_late_rows_are_told_at_once(desk: Desk) -> None:

@@ -5,6 +5,9 @@ from __future__ import annotations
 import pytest
 
 import everwhen as ew
+from everwhen.engine.session.sql_session import SqlSession
+from everwhen.jobs.plan import job_plan
+from everwhen.plan.explain import explain_text
 from everwhen.plan.sanity.instants import one_instant
 
 STREAMS = """
@@ -49,3 +52,28 @@ MEANT = (
 @pytest.mark.parametrize("text", MEANT)
 def test_what_is_meant_is_not_told(text: str) -> None:
     assert one_instant(ew.sql(STREAMS + text).node) == []
+
+
+# -- wherever a query is started or looked at --------------------------------------------------------------------------
+
+COUNT = "SELECT item, COUNT(*) AS n FROM Bid GROUP BY item"
+SAYS = "rows of Bid live one tick, so every instant has groups of its own"
+
+
+def test_explain_tells_it() -> None:
+    text = explain_text("q", ew.sql(STREAMS + COUNT).node)
+    assert "What may not be meant\n  - " + SAYS in text
+    assert "What may not be meant" not in explain_text("q", ew.sql(STREAMS + MEANT[1]).node)
+
+
+def test_a_session_tells_it() -> None:
+    (started,) = (each for each in SqlSession().execute(STREAMS + COUNT) if each.kind == "started")
+    (told,) = started.warnings
+    assert told.startswith(SAYS)
+
+
+def test_a_job_tells_it_once() -> None:
+    source = "CREATE STREAM Bid (ts TIMESTAMP, item INT, price INT) ORDERED BY ts SOURCE file('bids.csv');"
+    sinks = "".join(f"CREATE SINK {name} INTO discard() AS {COUNT};" for name in ("a", "b"))
+    (told,) = job_plan(source + sinks).alone
+    assert told.startswith(SAYS)

@@ -78,7 +78,7 @@ def _start(options: argparse.Namespace) -> int:
     place = Path(options.checkpoint)
     place.mkdir(parents=True, exist_ok=True)
     tell = JobLog(place, note)
-    for each in plan.grows:
+    for each in (*plan.grows, *plan.alone):
         warn(each)
     name = Path(options.job).name
     with serving(options.metrics, tell) as watch:

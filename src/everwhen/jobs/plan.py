@@ -37,6 +37,7 @@ from everwhen.language.catalog import Catalog, Connector, Declaration
 from everwhen.language.job import JobProgram, SinkText, job_program
 from everwhen.language.program import AskedConsistency
 from everwhen.plan.sanity.bounded import require_bounded
+from everwhen.plan.sanity.instants import one_instant
 from everwhen.query import optimized
 from everwhen.sinks.base import EpochSink
 
@@ -83,13 +84,15 @@ class JobSink:
 
 @dataclass(frozen=True)
 class JobPlan:
-    """A job, ready to be started.  `grows`: what state nothing bounds, in sentences."""
+    """A job, ready to be started.  `grows`: what state nothing bounds; `alone`: where rows of one tick
+    hardly ever meet; in sentences."""
 
     program: JobProgram
     tick: str
     sources: Mapping[str, JobSource]
     sinks: Mapping[str, JobSink]
     grows: tuple[str, ...] = field(default=())
+    alone: tuple[str, ...] = field(default=())
 
     @property
     def axis(self) -> TimeAxis:
@@ -156,7 +159,8 @@ def job_plan(text: str, tick: str = "1ms", catalog: Catalog | None = None, *, un
     grows: list[str] = []
     for each in sinks.values():
         grows += [text for text in map(str, require_bounded(each.node, unbounded)) if text not in grows]
-    return JobPlan(program, tick, sources, sinks, tuple(grows))
+    alone = dict.fromkeys(hint for each in sinks.values() for hint in one_instant(each.asked))
+    return JobPlan(program, tick, sources, sinks, tuple(grows), tuple(alone))
 
 
 def _replacing(declaration: Declaration) -> tuple[str, ...]:

@@ -28,7 +28,7 @@ def _text(found: Found) -> str:
     lines = [f"{s['job']}: {found.state} ({s['engine']}), process {s['pid']} on {s['host']}, since {since}"]
     lines.append(
         f"  epochs {s['epochs']:,}, the last one {s['epoch_seconds']:.3f} s, the slowest "
-        f"{s['slowest_epoch_seconds']:.3f} s; state {s['state_rows']:,} rows, {_bytes(s['state_bytes'])}; "
+        f"{s['slowest_epoch_seconds']:.3f} s; state {_rows(s['state_rows'])}, {_bytes(s['state_bytes'])}; "
         f"started {'once' if not s['restarts'] else str(s['restarts'] + 1) + ' times'}"
     )
     for name, each in s["sources"].items():
@@ -43,7 +43,7 @@ def _text(found: Found) -> str:
 
 
 def _source(each: Mapping[str, Any]) -> str:
-    parts = [f"{each['rows']:,} rows, {each['rows_per_second']:,.0f} per second", _promised(each["promised"])]
+    parts = [f"{_rows(each['rows'])}, {each['rows_per_second']:,.0f} per second", _promised(each["promised"])]
     if each["lag"] is not None:
         parts.append(f"{each['lag']:,} {each['lag_unit'] or 'rows'} behind")
     if each["late"]:
@@ -52,10 +52,13 @@ def _source(each: Mapping[str, Any]) -> str:
 
 
 def _sink(each: Mapping[str, Any]) -> str:
-    parts = [f"{each['elements']:,} elements, {each['elements_per_second']:,.0f} per second"]
-    parts.append(f"{each['corrections']:,} of them corrections")
+    parts = [f"{_count(each['elements'], 'element')}, {each['elements_per_second']:,.0f} per second"]
+    parts.append(f"{each['corrections']:,} of them {'a correction' if each['corrections'] == 1 else 'corrections'}")
     if each["written"] is not None:
-        parts.append(f"{each['written']:,} changes of rows written, {each['waiting_rows']:,} rows wait")
+        waiting = each["waiting_rows"]
+        parts.append(
+            f"{_count(each['written'], 'change')} of rows written, {_rows(waiting)} wait{'s' * (waiting == 1)}"
+        )
     return ", ".join([*parts, f"final {_instant(each['final'])}"])
 
 
@@ -65,6 +68,14 @@ def _promised(t: Any) -> str:
 
 def _instant(t: Any) -> str:
     return "nothing" if t is None else "everything" if t == "inf" else f"up to {show(t)}"
+
+
+def _rows(count: int) -> str:
+    return _count(count, "row")
+
+
+def _count(count: int, what: str) -> str:
+    return f"{count:,} {what}{'s' * (count != 1)}"
 
 
 def _bytes(count: int) -> str:

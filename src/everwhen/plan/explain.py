@@ -25,6 +25,7 @@ from everwhen.plan.physical import PhysicalPlan, Port
 from everwhen.plan.properties import emitted
 from everwhen.plan.sanity.advice import advise
 from everwhen.plan.sanity.bounded import unbounded
+from everwhen.plan.sanity.instants import one_instant
 from everwhen.plan.sanity.silence import needs_promises
 from everwhen.plan.stages.model import StagePlan, StreamIn
 
@@ -75,6 +76,11 @@ def explain_text(
         sections.append(("The plan as rewritten", [*_rules(applied), *_rewritten(logical, rewritten, emit)]))
     sections.append(("What runs, and what it keeps", _operators(final, lower({"answer": final}, emit))))
     sections.append(("What may grow for ever", _growth(final)))
+    alone = one_instant(logical)
+    if alone:
+        sections.append(
+            ("What may not be meant", [part for each in alone for part in wrapped(each, "- ", "  ", _INSIDE)])
+        )
     waits = needs_promises(final, emit)
     if waits is not None:
         sections.append(("What it waits for", wrapped(waits, "", "", _INSIDE)))

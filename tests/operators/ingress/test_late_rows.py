@@ -154,7 +154,8 @@ def test_the_error_names_the_row_how_late_it_is_and_what_to_write() -> None:
     with pytest.raises(InputError) as error:
         desk.take(batch_of([Insert(96, 97, row(1)), Insert(90, 97, row(1))], SCHEMA, "t.csv"))
     assert str(error.value) == (
-        "t.csv:2: a row that starts at 90, 5 ticks behind 95, before which S had promised to change nothing (WITHIN 5) "
+        "t.csv:2: a row that starts at 90, 5 ticks behind 95, before which S had promised to change nothing "
+        "(WITHIN 5 ticks) "
         "(widen WITHIN by 5 ticks or more, or say what becomes of late rows: LATE ROWS DROP or ADJUST (--late S=drop))"
     )
 

@@ -69,7 +69,8 @@ class LateBook:
         for name, count in sorted(counts.items()):
             if count.late:
                 place = self._places.get(name)
-                kept = "" if place is None or not count.dropped else f"; those that were dropped are in {place}"
+                where = "--late-rows FILE keeps them" if place is None else f"those that were dropped are in {place}"
+                kept = f"; {where}" if count.dropped else ""
                 self.tell(f"{count.words(name)}{kept}")
 
     def close(self) -> None:

@@ -8,6 +8,7 @@ gets elements as they come, for there a person looks on.
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import stat
@@ -17,10 +18,12 @@ from typing import IO, Final
 
 from everwhen.core.schema import Schema
 from everwhen.core.time_axis import TICKS, TimeAxis
+from everwhen.errors import StateError
 from everwhen.formats.input_file import is_changelog
 from everwhen.formats.parquet import is_parquet, write_elements
 from everwhen.sinks.changelog import ChangelogSink, changelog_format
 from everwhen.storage.atomic_file import directory_aside
+from everwhen.storage.folder import blame
 from everwhen.stream.element_batch import ElementBatch, empty_elements
 
 STANDARD_OUTPUT: Final = "-"
@@ -28,6 +31,15 @@ STANDARD_OUTPUT: Final = "-"
 
 def write_answer(batches: Iterable[ElementBatch], out: str, schema: Schema, axis: TimeAxis = TICKS) -> int:
     """Writes elements, as Parquet if the name ends so, else as JSON lines; returns how many."""
+    try:
+        return _answered(batches, out, schema, axis)
+    except OSError as bad:  # the system names no file when a write finds the disk full
+        if bad.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        raise StateError(blame(bad, out, "write the answer")) from bad
+
+
+def _answered(batches: Iterable[ElementBatch], out: str, schema: Schema, axis: TimeAxis) -> int:
     if out == STANDARD_OUTPUT:
         if sys.stdout.isatty():
             return sum(_shown(batch, axis) for batch in batches)

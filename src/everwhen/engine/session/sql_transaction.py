@@ -20,6 +20,7 @@ from everwhen.language.catalog import Catalog, Entry
 from everwhen.language.parse import parse
 from everwhen.language.program import AskedConsistency, ask, declare
 from everwhen.plan.sanity.bounded import require_bounded
+from everwhen.plan.sanity.instants import one_instant
 from everwhen.rewrite.driver import Applied, rewrite_all
 from everwhen.rewrite.filters.push_filter import PUSH_FILTER
 from everwhen.rewrite.legal_loops import legal_loops
@@ -35,7 +36,7 @@ below a window would save little, and give each its own window."""
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a statement did, and to what.  `warnings` tell of state that may grow."""
+    """What a statement did, and to what.  `warnings` tell of state that may grow, and of rows that hardly meet."""
 
     kind: Literal["created", "replaced", "dropped", "kept", "started", "altered"]
     what: str
@@ -263,7 +264,8 @@ class SqlTransaction:
             name = next(each for each in self._names() if each not in self.taken and self.catalog.stream(each) is None)
         text = self._text(statement.span)
         self.starts.append(Start(name, text, tuple(sorted(answer.reads)), plan, sink, statement.span, level))
-        self.outcomes.append(Outcome("started", "query", name, text, tuple(map(str, warnings))))
+        told = (*map(str, warnings), *one_instant(answer.node))
+        self.outcomes.append(Outcome("started", "query", name, text, told))
         self.last = "the query", plan
 
     def _alter(self, statement: s.AlterQuery, explaining: bool) -> None:

@@ -44,6 +44,7 @@ TYPES: Final = {
     "float64": pa.float64(),
     "float8": pa.float64(),
     "char": pa.string(),
+    "bpchar": pa.string(),
     "varchar": pa.string(),
     "nvarchar": pa.string(),
     "character": pa.string(),
@@ -61,6 +62,9 @@ TYPES: Final = {
     "timestamp": pa.timestamp("us"),
     "datetime": pa.timestamp("us"),
     "timestamptz": pa.timestamp("us"),
+    "timestamp_ltz": pa.timestamp("us"),
+    "timestamp_ntz": pa.timestamp("us"),
+    "timestamp with local time zone": pa.timestamp("us"),
     "timestamp with time zone": pa.timestamp("us"),
     "timestamp without time zone": pa.timestamp("us"),
     "time": pa.time64("us"),
@@ -71,7 +75,9 @@ _REFUSED: Final = {
     "decimal": "a DECIMAL needs its digits, else it would be rounded without a word; write for example DECIMAL(18, 3)",
     "numeric": "a NUMERIC needs its digits, else it would be rounded without a word; write for example NUMERIC(18, 3)",
 }
-_WITH_DIGITS: Final = re.compile(r"(\w+(?: varying)?)\s*\(\s*(\d+)\s*(?:,\s*(\d+)\s*)?\)(?: with(?:out)? time zone)?")
+_WITH_DIGITS: Final = re.compile(
+    r"(\w+(?: varying)?)\s*\(\s*(\d+)\s*(?:,\s*(\d+)\s*)?\)(?: with(?:out| local)? time zone)?"
+)
 _TEXTS: Final = ("varchar", "nvarchar", "char", "character", "character varying", "char varying")
 
 
@@ -122,7 +128,7 @@ def type_named(text: str) -> pa.DataType:
             return pa.decimal128(first, scale)
         if base in _TEXTS and second is None:
             return pa.string()
-        if base in ("timestamp", "datetime") and first in (0, 3, 6, 9):
+        if base in ("timestamp", "datetime", "timestamptz", "timestamp_ltz", "timestamp_ntz") and first in (0, 3, 6, 9):
             return pa.timestamp({0: "s", 3: "ms", 6: "us", 9: "ns"}[first])
     near = difflib.get_close_matches(name, TYPES, n=1)
     common = "BOOLEAN, INT, REAL, DECIMAL(digits, scale), TEXT, DATE, TIMESTAMP, INTERVAL"

@@ -75,6 +75,7 @@ _LONG_TYPES: Final[tuple[tuple[str, ...], ...]] = (
     ("CHAR", "VARYING"),
     ("TIMESTAMP", "WITHOUT", "TIME", "ZONE"),
     ("TIMESTAMP", "WITH", "TIME", "ZONE"),
+    ("TIMESTAMP", "WITH", "LOCAL", "TIME", "ZONE"),
     ("TIME", "WITHOUT", "TIME", "ZONE"),
     ("TIME", "WITH", "TIME", "ZONE"),
 )
@@ -307,18 +308,19 @@ class Calls(Ranks):
             numbers = self.listed(self._type_parameter)
             self._close(why=" or ','")
             text += f"({', '.join(numbers)})"
-            for tail in (("WITHOUT", "TIME", "ZONE"), ("WITH", "TIME", "ZONE")):
+            for tail in (("WITHOUT", "TIME", "ZONE"), ("WITH", "TIME", "ZONE"), ("WITH", "LOCAL", "TIME", "ZONE")):
                 if words[0].upper() in ("TIME", "TIMESTAMP") and self.take_words(*tail):
                     text += " " + " ".join(tail).lower()
         if text == "array" and self.at_symbol("<"):
             self.advance()
             text = f"{self.type_name().text}[]"
             self.expect_symbol(">", why=" of ARRAY")
-        while self.at_symbol("["):
-            self.advance()
-            self.expect_symbol("]", why=" of a list")
+        while True:  # INT[] and INT ARRAY are the same
+            if self.take_symbol("["):
+                self.expect_symbol("]", why=" of a list")
+            elif not self.take_word("ARRAY"):
+                return TypeName(text, self.span(first))
             text += "[]"
-        return TypeName(text, self.span(first))
 
     def _struct_type(self, first: int) -> TypeName:
         """STRUCT<a INT, b TEXT>, ROW(a INT, b TEXT)."""

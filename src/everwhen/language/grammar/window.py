@@ -15,6 +15,8 @@ from everwhen.language.grammar.call import Calls
 from everwhen.language.syntax import Constant, FromStream, Ident, Length, Modifier, Name, Windowed
 
 WINDOW_FUNCTIONS: Final = ("TUMBLE", "HOP", "CUMULATE", "SESSION")
+_LENGTHS: Final = {"TUMBLE": ("SIZE",), "HOP": ("SLIDE", "SIZE"), "CUMULATE": ("STEP", "SIZE"), "SESSION": ("GAP",)}
+"""The names of the lengths of a function, in their order, as Flink has them."""
 
 
 class WindowFunctions(Calls):
@@ -40,11 +42,9 @@ class WindowFunctions(Calls):
         kind = self.advance().text.upper()
         with self.nested():
             self.expect_symbol("(")
+            self._argument_name(kind, "DATA")
             if not self.at_symbol("(", ahead=1):
                 self.take_word("TABLE")
-            if self.at_name() and self.at_symbol("=>", ahead=1):
-                example = f"{kind}(TABLE s, DESCRIPTOR(t), INTERVAL '1' MINUTE)"
-                raise self.error(f"arguments of {kind} have places, not names: {example}")
             item = self.stream_argument()
             partition: list[Name] = []
             if self.take_words("PARTITION", "BY"):
@@ -57,26 +57,55 @@ class WindowFunctions(Calls):
                     self.advance()
                     partition.append(self.column())
             self.expect_symbol(",")
-            time = self._time()
-            lengths = [self.length()]
-            while self.at_symbol(",") and self.peek(1).kind != "text":
-                self.advance()
-                lengths.append(self.length())
+            untimed = self.at_word(*_LENGTHS[kind]) and self.at_symbol("=>", ahead=1)
+            if not untimed:
+                self._argument_name(kind, "TIMECOL")
+            time = None if untimed else self._time()
+            lengths = self._lengths(kind, first)
             zone = self._zone()
             self.expect_symbol(")", why=f" of {kind}")
         if wrapped:
             self.expect_symbol(")", why=" of TABLE")
-        wanted = 1 if kind in ("TUMBLE", "SESSION") else 2
-        if len(lengths) != wanted:
-            names = {"HOP": "a slide and a size", "CUMULATE": "a step and a size", "SESSION": "a gap"}.get(
-                kind, "a size"
-            )
-            raise self.error(f"{kind} takes {names}, not {len(lengths)} lengths", self.span(first))
         alias, columns, modifiers = self.behind_stream()
         if columns:
             raise self.error("columns are renamed in a subquery: (SELECT a AS b FROM …) P", columns[0].span)
         word = cast(Literal["tumble", "hop", "cumulate", "session"], kind.lower())
-        return Windowed(word, item, time, tuple(partition), tuple(lengths), alias, modifiers, self.span(first), zone)
+        return Windowed(word, item, time, tuple(partition), lengths, alias, modifiers, self.span(first), zone)
+
+    def _argument_name(self, kind: str, *names: str) -> str | None:
+        """`SIZE =>` before an argument: the name, if there is one."""
+        if not (self.at_name() and self.at_symbol("=>", ahead=1)):
+            return None
+        if not self.at_word(*names):
+            arguments = ("DATA", "TIMECOL", *_LENGTHS[kind])
+            what = f"the arguments of {kind} are {', '.join(arguments)}, in this order"
+            more = "; windows begin at whole sizes, an offset is not part of the language"
+            raise self.error(what + more * self.at_word("OFFSET"))
+        name = self.advance().text.upper()
+        self.advance()
+        return name
+
+    def _lengths(self, kind: str, first: int) -> tuple[Length, ...]:
+        """The lengths in the order of the function; those with names may stand in any."""
+        names = _LENGTHS[kind]
+        found: list[tuple[str | None, Length]] = [(self._argument_name(kind, *names), self.length())]
+        while self.at_symbol(",") and self.peek(1).kind != "text":
+            self.advance()
+            found.append((self._argument_name(kind, *names), self.length()))
+        if len(found) != len(names):
+            wanted = " and ".join(f"a {name.lower()}" for name in names)
+            more = "; windows begin at whole sizes, an offset is not part of the language"
+            raise self.error(
+                f"{kind} takes {wanted}, not {len(found)} lengths{more * (len(found) > len(names))}", self.span(first)
+            )
+        given = [name for name, _ in found]
+        if None not in given:
+            if len(set(given)) != len(given):
+                raise self.error(f"{kind} has an argument twice", self.span(first))
+            found.sort(key=lambda each: names.index(each[0] or ""))
+        elif any(given):
+            raise self.error(f"name all lengths of {kind}, or none", self.span(first))
+        return tuple(length for _, length in found)
 
     def _zone(self) -> Constant | None:
         """`, 'Europe/Berlin'` or `AT TIME ZONE 'Europe/Berlin'` behind the size."""
@@ -89,7 +118,7 @@ class WindowFunctions(Calls):
 
     def _at_time(self, ahead: int) -> bool:
         """Whether the time or a length comes here: behind a name alone stands a length."""
-        if self.at_word("DESCRIPTOR", "INTERVAL", ahead=ahead):
+        if self.at_word("DESCRIPTOR", "INTERVAL", ahead=ahead) or self.at_symbol("=>", ahead=ahead + 1):
             return True
         return self.at_symbol(",", ahead=ahead + 1) and (
             self.at_word("INTERVAL", ahead=ahead + 2) or self.peek(ahead + 2).kind == "number"

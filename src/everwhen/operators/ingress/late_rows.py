@@ -17,7 +17,7 @@ import numpy as np
 
 from everwhen.core.late_count import LateCount
 from everwhen.core.source_policy import SourcePolicy
-from everwhen.core.time import INF, MIN_TIME, NEVER, show
+from everwhen.core.time import INF, MIN_TIME, NEVER, show, show_span
 from everwhen.errors import InputError
 from everwhen.operators.ingress import finalize_loops as kernel
 from everwhen.operators.ingress.finalize import DroppedElements
@@ -87,11 +87,11 @@ class LateRows:
         promised = int(until[at]) if until.ndim else int(until)
         what = "an adjust that changes something" if batch.op[at] == ADJUST else "a row that starts"
         place = f"{what} at {show(int(sync[at]))}"
-        behind = promised - int(sync[at])
-        within = "" if self.policy.within is None else f" (WITHIN {self.policy.within})"
-        wider = "" if self.policy.within is None else f"widen WITHIN by {behind} ticks or more, or "
+        behind = show_span(promised - int(sync[at]))
+        within = "" if self.policy.within is None else f" (WITHIN {show_span(self.policy.within)})"
+        wider = "" if self.policy.within is None else f"widen WITHIN by {behind} or more, or "
         return InputError(
-            f"{place}, {behind} ticks behind {show(promised)}, before which {self.name} had promised to change "
+            f"{place}, {behind} behind {show(promised)}, before which {self.name} had promised to change "
             f"nothing{within}",
             source=batch.source or self.name,
             line=batch.line(at),
