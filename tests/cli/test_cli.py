@@ -334,3 +334,8 @@ def test_a_full_disk_is_told_with_the_file_and_what_to_do(capsys: Capture, file:
     status, _, err = run(capsys, "run", query, "--in", f"S={file}", "--engine", "local", "--out", "/dev/full")
     assert status == 1
     assert "/dev/full: cannot write the answer: no space is left (free some space there" in err
+
+
+def test_an_option_that_is_cut_off_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["run", "SELECT 1", "--engin", "local"]) == 2
+    assert "unrecognized arguments: --engin local" in capsys.readouterr().err

@@ -145,6 +145,7 @@ def _parser() -> argparse.ArgumentParser:
         description="Continuous queries over disordered, corrected streams, with an exact answer at every instant.",
         epilog="Exit status: 0 done, 1 they differ or failed, 2 the command or the SQL is wrong, 3 an input element "
         "is wrong, 130 stopped by Ctrl-C.",
+        allow_abbrev=False,
     )
     parser.add_argument("--version", action="version", version=f"everwhen {_version()}")
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
@@ -156,6 +157,7 @@ def _parser() -> argparse.ArgumentParser:
             description=textwrap.fill(command.summary, 90),
             epilog=f"example{'s' if len(command.examples) > 1 else ''}:\n{examples}",
             formatter_class=argparse.RawDescriptionHelpFormatter,
+            allow_abbrev=False,  # a word that is cut off is a slip, not an option
         )
         command.declare(sub)
         sub.set_defaults(command=command.run)
