@@ -180,6 +180,7 @@ class SparkDemo(DemoRun):
         super().__init__(queries, limit, is_played=True)
         self.before = NEVER
         self.last = self.began
+        self.first = 0  # events of the first epochs, which came before the clock was started
         self.pace = 1.0
         self.report: EpochReport | None = None
         self._arrived: dict[int, dict[str, ElementBatch]] = {}
@@ -211,6 +212,10 @@ class SparkDemo(DemoRun):
             self._count(self.last, sum(self.read.values()))
         return bool(news)
 
+    def start_clock(self) -> None:
+        """Time counts from the last epoch on, and so do events."""
+        self.began, self.first = self.last, sum(self.read.values())
+
     @property
     def ended(self) -> bool:
         """Whether a bounded run is over."""
@@ -230,6 +235,7 @@ class SparkDemo(DemoRun):
         return DemoView(
             elapsed=max((moment if live else self.last) - self.began, 0.0),
             events=sum(self.read.values()),
+            before=self.first,
             **self._seen(self.playing(moment) if live else self.now),
             parts=self._stages(),
             part="stage",
@@ -280,7 +286,7 @@ def run_spark(console: Console, plain: bool, seconds: float | None, events: int 
         launch.begin()
         started = _await_first_epoch(console, plain, launch, demo, stop)
         if started:
-            demo.began = time.monotonic()
+            demo.start_clock()
             launch.compile_behind()  # not before: the first answer would wait for the processor
             assert launch.handle is not None
             if plain:

@@ -70,6 +70,7 @@ class DemoView:
     elapsed: float = 0.0
     limit: str = ""
     events: int = 0
+    before: int = 0  # so many of them came before the clock was started
     rate: float = 0.0
     now: int | None = None
     queries: Sequence[QueryView] = ()
@@ -252,7 +253,8 @@ def summary(view: DemoView, reason: str, width: int = 100) -> RenderableType:
     rows = sum(one.state_rows for one in view.parts)
     speed: list[str | tuple[str, str]] = [" events"]
     if view.elapsed >= 0.05:  # who ends it with the first picture has seen no speed
-        speed += [f" in {view.elapsed:.1f} s, ", (f"{view.events / view.elapsed:,.0f}", "bold green"), " events/s"]
+        rate = (view.events - view.before) / view.elapsed
+        speed += [f" in {view.elapsed:.1f} s, ", (f"{rate:,.0f}", "bold green"), " events/s"]
     after = "" if view.kept_after is None else f", {view.kept_after:,} once the inputs were closed"
     line = Text.assemble(
         f"{reason}: ",
