@@ -1,9 +1,10 @@
 """The demo on Spark: four queries in one `start`, over four paced streams, on all cores of this machine.
 
 Spark starts in one thread, so that the terminal always says what is happening and Ctrl-C works at any moment.  Loops
-that are not compiled yet are compiled in another once there is something to see; until then workers interpret
-them.  The streams are paced, and an epoch takes a few seconds of them at the most, so that a slow machine shows the
-same at a slower pace.  What is written goes to a temporary directory, which is removed at the end.
+that are not compiled yet are compiled in a process of its own (`loops.py`), with what the others leave of the
+processor; until then workers interpret them.  The streams are paced, and an epoch takes a second of them at the most,
+so that a slow machine shows the same at a slower pace.  What is written goes to a temporary directory, which is removed
+at the end.
 """
 
 from __future__ import annotations
@@ -11,26 +12,25 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+import subprocess
+import sys
 import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from rich.console import Console
 from rich.live import Live
 
-from everwhen.algebra.builder import Stream
-from everwhen.compiled.njit import compiling_at_once
 from everwhen.core.time import INF, NEVER
-from everwhen.demo.local import CONFIG as LOCAL_CONFIG
+from everwhen.demo import loops
 from everwhen.demo.local import DemoRun
-from everwhen.demo.nexmark import queries as nexmark
-from everwhen.demo.nexmark.generator import STREAMS, generate
+from everwhen.demo.loops import CONFIG, RATE, demo_queries
+from everwhen.demo.nexmark.generator import STREAMS
 from everwhen.demo.view import DemoView, InputView, PartView, progress_line, render, summary
-from everwhen.engine.local import LocalRuntime
 from everwhen.errors import EverwhenError
 from everwhen.spark.api.launch import children, heard_by, told_signals
 from everwhen.stream.element_batch import ElementBatch
@@ -40,14 +40,11 @@ if TYPE_CHECKING:
 
     from everwhen.spark import EpochReport, Handle
 
-RATE: Final = 50_000  # events per second, of all four streams
-EPOCH_ROWS: Final = 2 * RATE  # at most so many in an epoch; one task makes them in 0.04 s, so there is one per stream
+EPOCH_ROWS: Final = RATE  # at most so many in an epoch; one task makes them in 0.02 s, so there is one per stream
 FIRST_ROWS: Final = RATE // 10  # in the first one, so that there is something to see
-CONFIG: Final = replace(LOCAL_CONFIG, rate=RATE // 5, auction_length=8_000)
 DEPTH: Final = 4
 FRAME_SECONDS: Final = 0.25
 RATE_SECONDS: Final = 5.0  # the rate shown is the average over so many seconds
-WARM_UP_EVENTS: Final = 20_000
 PLAIN_LINES: Final = 8
 SETTINGS: Final = {
     "spark.sql.shuffle.partitions": "2",
@@ -55,21 +52,6 @@ SETTINGS: Final = {
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
 }
 INSTEAD: Final = "Without Spark: everwhen demo --engine local"
-
-
-def demo_queries() -> dict[str, Stream]:
-    """Four queries that between them join, group and count rows, with windows of seconds.
-
-    The highest bid and the hot item are left to the demo in process: they need more stages, and so slower epochs.
-    """
-    longest = CONFIG.auction_length
-    closing = nexmark.closing_price(longest)
-    return {
-        "q3": nexmark.short_auctions("5 s"),
-        "q5": closing,
-        "q7": nexmark.average_selling_price(10, longest, closing),
-        "q8": nexmark.new_sellers("10 s"),
-    }
 
 
 # -- start ---------------------------------------------------------------------------------------------------------
@@ -90,6 +72,7 @@ class Launch:
     error: BaseException | None = None
     place: str = ""
     closed: bool = False
+    loops: subprocess.Popen[bytes] | None = None
     _lock: Any = field(default_factory=threading.Lock)
     _thread: threading.Thread | None = None
     _others: frozenset[int] = frozenset()
@@ -98,6 +81,7 @@ class Launch:
         """Returns at once."""
         self.words = "Starting Spark, which takes about ten seconds"
         self._others = children()
+        self.compile_behind()
         self._thread = threading.Thread(target=self._run, name="everwhen-launch", daemon=True)
         self._thread.start()
 
@@ -137,21 +121,18 @@ class Launch:
         return options(name, CONFIG, **paced, **bounds)
 
     def compile_behind(self) -> None:
-        """Compile loops in a thread; they are kept on disk, where Spark's workers find them.  Returns at once."""
-        threading.Thread(target=self._compile, name="everwhen-loops", daemon=True).start()
-
-    def _compile(self) -> None:
-        runtime = LocalRuntime(demo_queries(), emit="current")
-        with compiling_at_once():
-            for batches in generate(CONFIG, WARM_UP_EVENTS, epoch=WARM_UP_EVENTS // 4):
-                if self.closed:
-                    return
-                runtime.push(batches)
+        """Compile loops in a process of its own; they are kept on disk, where Spark's workers find them.  Returns at
+        once."""
+        quiet = subprocess.DEVNULL
+        self.loops = subprocess.Popen([sys.executable, "-m", loops.__name__], stdin=quiet, stdout=quiet, stderr=quiet)
 
     def close(self) -> None:
         """Stops what has been started and removes what has been written."""
         with self._lock:
             self.closed = True
+        if self.loops is not None:
+            self.loops.kill()
+            self.loops.wait()
         with suppress(Exception):  # who was asked to end with all of us may be gone already
             if self.handle is not None:
                 self.handle.stop()
@@ -287,7 +268,6 @@ def run_spark(console: Console, plain: bool, seconds: float | None, events: int 
         started = _await_first_epoch(console, plain, launch, demo, stop)
         if started:
             demo.start_clock()
-            launch.compile_behind()  # not before: the first answer would wait for the processor
             assert launch.handle is not None
             if plain:
                 _run_plain(console, launch.handle, demo, seconds, stop)

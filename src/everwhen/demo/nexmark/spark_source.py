@@ -59,7 +59,7 @@ class Reading:
         0.0  # events of all four streams per second of processing time; 0: as fast as they are read
     )
     rows_per_batch: int = 1 << 20  # at most so many events of all four streams per epoch
-    first_rows: int = 0  # the first epoch has at most so many, each later one nine times all before it; 0: all alike
+    first_rows: int = 0  # the first epoch has at most so many, each later one twice all before it; 0: all alike
     partitions: int = 0  # tasks per epoch; 0: one per core of the driver
 
     def __post_init__(self) -> None:
@@ -221,7 +221,7 @@ class NexmarkStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         endless = self._end is None and not self._reading.rows_per_second
         rows = limit.max_rows if isinstance(limit, ReadMaxRows) else self._reading.rows_per_batch if endless else None
         if rows is not None and self._reading.first_rows:
-            rows = min(rows, max(9 * slot, self._reading.first_rows))
+            rows = min(rows, max(2 * slot, self._reading.first_rows))
         latest = self._due(slot)
         bounds = [bound for bound in (latest, self._end, None if rows is None else slot + rows) if bound is not None]
         return {"slot": max(slot, min(bounds))}
