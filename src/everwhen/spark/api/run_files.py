@@ -45,7 +45,7 @@ from everwhen.engine.files.run import Losses, Progress, Watch, identity, input_f
 from everwhen.engine.interruption import apart
 from everwhen.engine.local import LocalRuntime, Query
 from everwhen.engine.run import SMALL_PIECE
-from everwhen.errors import QueryError, StateError
+from everwhen.errors import QueryError, SparkLostError, StateError
 from everwhen.formats.input_file import InputFile, read_input
 from everwhen.operators.ingress.finalize import Reason
 from everwhen.plan.lower import lower
@@ -359,6 +359,7 @@ def session_for(place: Path, check: Callable[[], None], elements: int | None = N
     from pyspark import SparkContext
 
     from everwhen.spark.api.session import session
+    from everwhen.spark.internals.jvm_reach import said
 
     if SparkContext._active_spark_context is not None:
         yield session()
@@ -371,4 +372,5 @@ def session_for(place: Path, check: Callable[[], None], elements: int | None = N
     try:
         yield spark
     finally:
-        spark.stop()
+        with suppress(SparkLostError):  # who stops the group of processes stops Spark's, too
+            said(spark.stop)
