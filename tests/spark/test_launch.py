@@ -37,13 +37,16 @@ def test_signals_wait_until_they_are_asked_for() -> None:
     assert signal.getsignal(signal.SIGTERM) is before
 
 
-def test_a_jvm_that_was_ended_first_hides_no_signal(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+@pytest.mark.parametrize("answers", [False, True])
+def test_a_jvm_that_was_ended_first_hides_no_signal(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, answers: bool
+) -> None:
     class Gone:
         def stop(self) -> None:
             raise Py4JNetworkError("Error while sending or receiving")
 
     monkeypatch.setattr(SparkContext, "_active_spark_context", None)
-    monkeypatch.setattr(SparkContext, "_jvm", None)
+    monkeypatch.setattr("everwhen.spark.internals.jvm_reach._answers", lambda: answers)  # it may be on its way out
     monkeypatch.setattr("everwhen.spark.api.session.session", lambda *_, **__: Gone())
     with pytest.raises(SystemExit), session_for(tmp_path, lambda: None):
         raise SystemExit(143)

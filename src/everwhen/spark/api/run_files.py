@@ -45,7 +45,7 @@ from everwhen.engine.files.run import Losses, Progress, Watch, identity, input_f
 from everwhen.engine.interruption import apart
 from everwhen.engine.local import LocalRuntime, Query
 from everwhen.engine.run import SMALL_PIECE
-from everwhen.errors import QueryError, SparkLostError, StateError
+from everwhen.errors import QueryError, StateError
 from everwhen.formats.input_file import InputFile, read_input
 from everwhen.operators.ingress.finalize import Reason
 from everwhen.plan.lower import lower
@@ -359,7 +359,7 @@ def session_for(place: Path, check: Callable[[], None], elements: int | None = N
     from pyspark import SparkContext
 
     from everwhen.spark.api.session import session
-    from everwhen.spark.internals.jvm_reach import said
+    from everwhen.spark.internals.jvm_reach import stopped_after
 
     if SparkContext._active_spark_context is not None:
         yield session()
@@ -369,8 +369,5 @@ def session_for(place: Path, check: Callable[[], None], elements: int | None = N
         if elements is not None and elements < _SHORT:
             conf["spark.driver.extraJavaOptions"] = _QUICK_START
         spark = apart(lambda: session("local[*]", "everwhen run", **conf), check)
-    try:
+    with stopped_after(spark.stop):
         yield spark
-    finally:
-        with suppress(SparkLostError):  # who stops the group of processes stops Spark's, too
-            said(spark.stop)
