@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import signal
@@ -149,3 +150,15 @@ def test_a_folder_that_is_no_changelog(capsys: pytest.CaptureFixture[str]) -> No
     Path("odd/_changelog.json").write_text(json.dumps({"version": 99}))
     assert main(["run", "declared.sql", "--in", "Bid=odd/", "--engine", "local"]) == 3
     assert "version 99, not 1" in capsys.readouterr().err
+
+
+def test_a_full_disk_is_told_with_the_place(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture) -> None:
+    def full(*_: object, **__: object) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    command = ["run", "best.sql", "--follow", "--in", "Bid=bids.jsonl", "--out", "out/"]
+    with monkeypatch.context() as disk:
+        disk.setattr(Path, "write_text", full)
+        assert main(command) == 1
+    assert "out/_writer/columns.json: cannot write it: no space is left (free some space" in capsys.readouterr().err
+    assert main(command) == 0

@@ -74,7 +74,9 @@ def test_a_file_that_is_foreign_or_lost(tmp_path):
     sink = FileRows(str(path), "append", (), "me")
     sink.prepare(SCHEMA)
     sink.commit(0, ONE)
-    with pytest.raises(SinkError, match="another job writes there"):
+    with pytest.raises(
+        SinkError, match=r"another job writes there.*anew, remove it and \.rows\.jsonl\.epochs beside it"
+    ):
         FileRows(str(path), "append", (), "you").prepare(SCHEMA)
     with pytest.raises(SinkError, match="form is append there, here retract"):
         FileRows(str(path), "retract", (), "me").prepare(SCHEMA)

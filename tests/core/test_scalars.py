@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from datetime import date
+from datetime import date, datetime
 from typing import Any
 
 import pyarrow as pa
@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from everwhen.core.scalars import (
     Unfit,
     expected,
-    fitting_name,
     from_python,
     json_texts,
     json_values,
@@ -23,6 +22,7 @@ from everwhen.core.scalars import (
     sql_name,
 )
 from everwhen.errors import QueryError
+from everwhen.formats.column_checks import fitting_name
 from everwhen.language.binding.types import TYPES, type_named
 from stream.element_strategies import VALUES
 
@@ -111,3 +111,21 @@ def test_a_declaration_may_name_a_type_as_errors_do() -> None:
 )
 def test_a_type_that_a_text_fits(text: str, name: str) -> None:
     assert fitting_name(text) == name
+
+
+ZONED = ("12:30:00.5+02:00", "12:30:00.5", None, "10:30:00.5Z", "11:30:00.5+01")
+
+
+def test_timestamps_with_a_zone_are_in_utc_beside_others_without_one() -> None:
+    at = datetime(2024, 5, 1, 10, 30, 0, 500_000)
+    assert read_values([text and f"2024-05-01 {text}" for text in ZONED], pa.timestamp("us")).to_pylist() == [
+        at,
+        at.replace(hour=12),
+        None,
+        at,
+        at,
+    ]
+    assert read_values(["2024-05-01", "2024-05-01T10:30Z"], pa.timestamp("s")).to_pylist()[0] == datetime(2024, 5, 1)
+    for wrong in ("x+02:00", "2024-05-01T10:30:00 UTC", "2024-05-01T10:30:00.5Z"):
+        with pytest.raises(Unfit, match="is not of type TIMESTAMP"):
+            read_values(["2024-05-01T10:30:00Z", wrong], pa.timestamp("s"))

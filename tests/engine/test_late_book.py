@@ -117,6 +117,15 @@ def test_times_are_written_as_the_answer_has_them(tmp_path: Path) -> None:
     assert json.loads(place.read_text())["vs"] == 1709276400000
 
 
+def test_a_full_disk_is_told_with_the_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "s.jsonl").write_text('{"op":"cti","t":9}\n{"vs":2,"row":{"x":1}}\n{"op":"cti","t":null}\n')
+    (tmp_path / "q.sql").write_text("SELECT x FROM S")
+    given = ["run", f"{tmp_path}/q.sql", "--in", f"S={tmp_path}/s.jsonl", "--late", "drop", "--engine", "local"]
+    assert main([*given, "--late-rows", "/dev/full"]) == 1
+    assert "/dev/full: cannot keep the late rows of S: no space is left (free some" in capsys.readouterr().err
+    assert main([*given, "--late-rows", "/dev/null"]) == 0
+
+
 def test_a_run_that_goes_on_writes_them_as_its_answer_has_them(tmp_path: Path) -> None:
     place, file = tmp_path / "late.jsonl", tmp_path / "s.jsonl"
     rows = ['{"op":"cti","t":"2024-03-01T09:00:00Z"}', '{"vs":"2024-03-01T07:00:00Z","row":{"x":1}}']

@@ -106,6 +106,16 @@ def test_a_stream_that_is_ordered_by_a_column(tmp_path: Path) -> None:
     assert read(file, time="ts", schema=wide) == ["insert [5, 6) item=1 ts=5"]  # kept where the payload has it
 
 
+def test_timestamps_with_a_zone_are_in_utc_in_any_column(tmp_path: Path) -> None:
+    stamps = ["2024-05-01T12:30:00+02:00", "2024-05-01 10:30:00", "2024-05-01T10:30:00Z"]
+    schema = Schema.of([("item", pa.int64()), ("at", pa.timestamp("us"))])
+    lines = text(tmp_path / "a.jsonl", *(f'{{"item":{n},"at":"{stamp}","ts":1}}' for n, stamp in enumerate(stamps)))
+    csv = text(tmp_path / "c.csv", "item,at,ts", *(f"{n},{stamp},1" for n, stamp in enumerate(stamps)))
+    for file in (lines, csv):
+        found = read(file, time="ts", schema=schema)
+        assert found == [f"insert [1, 2) item={n} at='2024-05-01T10:30:00'" for n in range(3)]
+
+
 def test_timestamps_become_ticks(tmp_path: Path) -> None:
     stamps = ["1970-01-01T00:00:01.999", "1970-01-01T01:00:02+01:00", "1969-12-31T23:59:59.5Z", "1970-01-02"]
     file = text(tmp_path / "a.jsonl", *(f'{{"item":1,"name":"x","ts":"{stamp}"}}' for stamp in stamps))

@@ -12,7 +12,7 @@ import pytest
 from deltalake import DeltaTable
 
 import everwhen as ew
-from everwhen.errors import InUseError, QueryError, SinkError, SinkLostError, SqlError
+from everwhen.errors import InputError, InUseError, QueryError, SinkError, SinkLostError, SqlError
 from everwhen.jobs.local_job import LocalJob
 from everwhen.jobs.plan import job_plan
 from everwhen.jobs.status import ask_to_stop, read_status
@@ -134,6 +134,20 @@ def test_another_text_is_refused_and_told_what_differs(tmp_path):
     job(tmp_path).run()
     with pytest.raises(QueryError, match="belongs to another run"):
         job(tmp_path, ALL.replace("price > 5", "price > 6")).run()
+
+
+def test_a_text_that_has_not_begun_may_be_corrected(tmp_path):
+    (tmp_path / "bids.jsonl").write_text("no row\n")
+    with pytest.raises(InputError, match="not JSON"):
+        job(tmp_path).run()
+    (tmp_path / "good.jsonl").write_text(line(1, 7, 3) + line(4, 7, 9) + cti(5) + line(5, 7, 1) + cti(None))
+    mended = ALL.replace("bids.jsonl", "good.jsonl").replace("final.jsonl')", "final.jsonl', form = 'retract')")
+    mended = mended.replace("format = 'parquet'", "format = 'jsonl'").replace("item FROM", "price FROM")
+    assert job(tmp_path, mended, batch=1).run() == "done"
+    assert rows_of(tmp_path / "rows.jsonl") == [{"price": 9, "valid_from": 4, "valid_to": 5}]
+    assert [row["op"] for row in rows_of(tmp_path / "final.jsonl")] == ["c", "u", "d"]
+    with pytest.raises(QueryError, match="belongs to another run"):
+        job(tmp_path).run()
 
 
 def test_a_new_checkpoint_does_not_add_to_what_another_job_wrote(tmp_path):

@@ -133,3 +133,10 @@ def test_the_log_and_who_is_there(tmp_path, monkeypatch):
     monkeypatch.setenv("EVERWHEN_DETACHED", "1")  # what is told goes to the log by itself
     log("again")
     assert told == ["hello", "again"] and "again" not in (tmp_path / "log").read_text()
+
+
+def test_a_log_that_cannot_be_written_ends_no_job(tmp_path):
+    (tmp_path / "log").mkdir()
+    heard = []
+    JobLog(tmp_path, heard.append)("still here")
+    assert heard == ["still here"]

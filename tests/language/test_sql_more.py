@@ -70,6 +70,21 @@ BY_COLUMNS: dict[str, tuple[Any, str]] = {
 }
 
 
+LENGTHS = [
+    datetime.timedelta(hours=1, microseconds=500_000),
+    datetime.timedelta(days=-1, seconds=1),
+    datetime.timedelta(0),
+    None,
+]
+
+
+def test_the_length_of_an_interval_in_seconds() -> None:
+    expression = function("epoch", col("x"))
+    by_columns = expression.evaluate({"x": pa.array(LENGTHS, pa.duration("us"))}, len(LENGTHS)).to_pylist()
+    by_values = [expression.value({"x": value}) for value in LENGTHS]
+    assert by_columns == by_values == [3600.5, -86399.0, 0.0, None]
+
+
 @pytest.mark.parametrize("name", BY_COLUMNS)
 def test_functions_of_moments_are_duckdb_s_by_columns_and_by_values(name: str) -> None:
     build, theirs = BY_COLUMNS[name]

@@ -9,11 +9,17 @@ import sys
 import threading
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+from py4j.protocol import Py4JNetworkError
+from pyspark import SparkContext
 
 from everwhen.engine.interruption import apart
+from everwhen.errors import InputError
+from everwhen.spark.api.handle import Handle
 from everwhen.spark.api.launch import children, ended_on_failure, heard_by, kept_signals
+from everwhen.spark.api.run_files import session_for
 
 
 def test_signals_wait_until_they_are_asked_for() -> None:
@@ -29,6 +35,29 @@ def test_signals_wait_until_they_are_asked_for() -> None:
         with pytest.raises(KeyboardInterrupt):
             check()
     assert signal.getsignal(signal.SIGTERM) is before
+
+
+@pytest.mark.parametrize("answers", [False, True])
+def test_a_jvm_that_was_ended_first_hides_no_signal(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, answers: bool
+) -> None:
+    class Gone:
+        def stop(self) -> None:
+            raise Py4JNetworkError("Error while sending or receiving")
+
+    monkeypatch.setattr(SparkContext, "_active_spark_context", None)
+    monkeypatch.setattr("everwhen.spark.internals.jvm_reach._answers", lambda: answers)  # it may be on its way out
+    monkeypatch.setattr("everwhen.spark.api.session.session", lambda *_, **__: Gone())
+    with pytest.raises(SystemExit), session_for(tmp_path, lambda: None):
+        raise SystemExit(143)
+
+
+def test_a_wrong_row_that_the_reader_of_a_source_names_is_an_input_error() -> None:
+    handle = Handle.__new__(Handle)
+    handle._runner = SimpleNamespace(error=None)  # type: ignore[assignment]
+    told = "Traceback (most recent call last):\n  File x\neverwhen.errors.InputError: 3.csv:2: 'one' is no number\n"
+    found = handle._explained(ValueError(told))
+    assert isinstance(found, InputError) and str(found) == "3.csv:2: 'one' is no number"
 
 
 def test_signals_are_left_alone_in_other_threads() -> None:

@@ -25,6 +25,8 @@ from everwhen.cli.command import DONE, FAILED, WRONG_COMMAND, WRONG_INPUT, Comma
 from everwhen.engine.interruption import leave
 from everwhen.errors import EverwhenError, InputError, QueryError
 from everwhen.startup import is_program, loaded
+from everwhen.storage.atomic_file import FULL
+from everwhen.storage.folder import blame
 
 _GLANCE: Final = 3.0
 """Seconds in which the address of the page can be read."""
@@ -63,6 +65,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     except _MISUSE as error:
         return fail(f"{error.filename}: {error.strerror or error}", WRONG_COMMAND)
     except (EverwhenError, OSError) as error:
+        if isinstance(error, OSError) and error.errno in FULL and error.filename is not None:
+            return fail(blame(error, str(error.filename), "write it"), FAILED)
         return fail(error, FAILED)
     except Exception as error:
         return fail(f"unforeseen {type(error).__name__}: {error}", FAILED)

@@ -56,7 +56,9 @@ class FolderRows(RowSink):
             if note.exists():
                 there = json.loads(note.read_text(encoding="utf-8"))
                 if there != about:
-                    raise _other(self.path, there, about)
+                    if there.get("writer") != self.writer or any(self.path.glob("epoch-*")):
+                        raise _other(self.path, note, there, about)
+                    _replace(note, about)  # nothing was written yet
             elif self._epochs():
                 raise SinkError(f"{self.path}: there are epochs that no job has signed (take another folder)")
             else:
@@ -110,7 +112,9 @@ class FileRows(RowSink):
             there = json.loads(self._note.read_text(encoding="utf-8"))
             self._last, self._size = there.pop("epoch"), there.pop("size")
             if there != self._about:
-                raise _other(self.path, there, self._about)
+                if there.get("writer") != self.writer or self._last >= 0:
+                    raise _other(self.path, self._note, there, self._about)
+                self._sign(-1, 0)  # nothing was written yet
             self.path.touch()
             if self.path.stat().st_size < self._size:
                 raise SinkLostError(f"{self.path} is shorter than what was written to it (put it back as it was)")
@@ -157,13 +161,14 @@ def _synced(path: Path) -> None:
         os.fsync(file.fileno())
 
 
-def _other(path: Path, there: dict[str, Any], mine: dict[str, Any]) -> SinkError:
+def _other(path: Path, note: Path, there: dict[str, Any], mine: dict[str, Any]) -> SinkError:
+    anew = "" if note.parent == path else f"; to begin anew, remove it and {note.name} beside it"
     for name, value in mine.items():
         if there.get(name) != value:
             what = (
                 "another job writes there" if name == "writer" else f"{name} is {there.get(name)} there, here {value}"
             )
-            return SinkError(f"{path}: {what} (go on with its checkpoint, or take another place)")
+            return SinkError(f"{path}: {what} (go on with its checkpoint, or take another place{anew})")
     return SinkError(f"{path}: there are rows of another kind (take another place)")
 
 

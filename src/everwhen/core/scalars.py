@@ -28,10 +28,12 @@ from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from everwhen.errors import EverwhenError, QueryError
 
 NOT_FINITE: Final = {"NaN": float("nan"), "Infinity": float("inf"), "-Infinity": float("-inf")}
+_ZONED: Final = r":[0-9]{2}(\.[0-9]+)?(Z|[+-][0-9]{2}(:?[0-9]{2})?)$"
 _SAFE_DIGITS: Final = 15
 """So many digits of a decimal survive the way through a 64-bit float."""
 _FAILURES: Final = (pa.ArrowException, TypeError, ValueError, OverflowError, InvalidOperation)
@@ -82,7 +84,7 @@ def _form(type_: pa.DataType) -> tuple[set[type], Callable[[Sequence[Any], pa.Da
     if is_.is_string(type_) or is_.is_large_string(type_):
         return {str}, pa.array
     if is_.is_duration(type_):
-        return {int}, _read_durations
+        return {int}, lambda values, type_: pa.array(values, pa.int64()).cast(type_)
     if is_.is_temporal(type_):
         return {str}, _read_temporal
     if is_.is_decimal(type_):
@@ -120,10 +122,6 @@ def _float(value: Any) -> float | None:
     raise ValueError(value)
 
 
-def _read_durations(values: Sequence[Any], type_: pa.DataType) -> pa.Array:
-    return pa.array(values, pa.int64()).cast(type_)
-
-
 def _read_binaries(values: Sequence[Any], type_: pa.DataType) -> pa.Array:
     return pa.array([None if value is None else base64.b64decode(value, validate=True) for value in values], type_)
 
@@ -145,7 +143,22 @@ def _read_temporal(values: Sequence[Any], type_: pa.DataType) -> pa.Array:
         full = pa.array([None if value is None else f"1970-01-01T{value}" for value in values], pa.string())
         ticks = full.cast(pa.timestamp(type_.unit)).cast(pa.int64())
         return (ticks.cast(pa.int32()) if type_.bit_width == 32 else ticks).cast(type_)
-    return pa.array(values, pa.string()).cast(type_)
+    return typed_texts(pa.array(values, pa.string()), type_)
+
+
+def typed_texts(texts: pa.Array, type_: Any) -> pa.Array:
+    """Text as another type, timestamps with a zone in UTC; ArrowInvalid if some of it is none.
+
+    >>> typed_texts(pa.array(["2024-05-01T12:30:00+02:00", "2024-05-01 12:30:00"]), pa.timestamp("s")).to_pylist()
+    [datetime.datetime(2024, 5, 1, 10, 30), datetime.datetime(2024, 5, 1, 12, 30)]
+    """
+    if not pa.types.is_timestamp(type_) or type_.tz is not None:
+        return texts.cast(type_)
+    zoned = pc.match_substring_regex(texts, _ZONED)
+    if not pc.any(zoned).as_py():
+        return texts.cast(type_)
+    moments = pc.if_else(zoned, texts, None).cast(pa.timestamp(type_.unit, "UTC")).cast(type_)
+    return pc.coalesce(moments, pc.if_else(zoned, None, texts).cast(type_))
 
 
 def _read_lists(values: Sequence[Any], type_: pa.DataType) -> pa.Array:
@@ -341,21 +354,6 @@ def sql_name(type_: pa.DataType) -> str:
         (is_.is_string, "TEXT"), (is_.is_large_string, "TEXT"), (is_.is_integer, "INT"),
     )  # fmt: skip
     return _SQL_NAMES.get(type_) or next((name for fits, name in families if fits(type_)), str(type_))
-
-
-def fitting_name(text: str) -> str:
-    """A type as SQL names it that a text is of, where it is not of the one that is declared.
-
-    >>> fitting_name("11.5"), fitting_name("99999999999999999999"), fitting_name("n/a")
-    ('DOUBLE', 'DECIMAL(20, 0)', 'TEXT')
-    """
-    digits = text.strip().lstrip("+-")
-    if digits.isdecimal() and len(digits) <= 38:
-        return f"DECIMAL({len(digits)}, 0)"
-    try:
-        return "DOUBLE" if isfinite(float(text)) else "TEXT"
-    except ValueError:
-        return "TEXT"
 
 
 def has_form(type_: pa.DataType) -> bool:

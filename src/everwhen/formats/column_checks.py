@@ -6,12 +6,13 @@ Other programs write them, and Arrow carries them along unseen until somebody lo
 from __future__ import annotations
 
 from datetime import date
+from math import isfinite
 from typing import Final
 
 import numpy as np
 import pyarrow as pa
 
-from everwhen.core.scalars import fitting_name, sql_name
+from everwhen.core.scalars import sql_name
 
 _FIRST_DAY, _LAST_DAY = (each.toordinal() - date(1970, 1, 1).toordinal() for each in (date.min, date.max))
 _PER_DAY: Final = {"s": 86_400, "ms": 86_400_000, "us": 86_400_000_000}
@@ -43,6 +44,21 @@ def misfit(value: object, name: str, type_: pa.DataType, declared: bool = True) 
         return problem, "mend the row"
     mend = "write it as 2024-05-01 12:30:00" if pa.types.is_timestamp(type_) else "mend the row"
     return problem, f"declare the column as {fitting_name(str(value))}, or {mend}"
+
+
+def fitting_name(text: str) -> str:
+    """A type as SQL names it that a text is of, where it is not of the one that is declared.
+
+    >>> fitting_name("11.5"), fitting_name("99999999999999999999"), fitting_name("n/a")
+    ('DOUBLE', 'DECIMAL(20, 0)', 'TEXT')
+    """
+    digits = text.strip().lstrip("+-")
+    if digits.isdecimal() and len(digits) <= 38:
+        return f"DECIMAL({len(digits)}, 0)"
+    try:
+        return "DOUBLE" if isfinite(float(text)) else "TEXT"
+    except ValueError:
+        return "TEXT"
 
 
 def _not_text(column: pa.Array) -> tuple[int, str, str] | None:

@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as pcsv
 
+from everwhen.core.scalars import typed_texts
 from everwhen.core.schema import RESERVED, Schema
 from everwhen.errors import InputError
 from everwhen.formats.column_checks import misfit
@@ -165,11 +166,11 @@ def _cast(column: pa.Array, type_: pa.DataType, name: str, path: str, first: int
         return column
     trimmed = pc.utf8_trim_whitespace(column)
     try:
-        return trimmed.cast(type_)
+        return typed_texts(trimmed, type_)
     except pa.ArrowException:
         for i in range(len(trimmed)):
             try:
-                trimmed.slice(i, 1).cast(type_)
+                typed_texts(trimmed.slice(i, 1), type_)
             except pa.ArrowException:
                 problem, remedy = misfit(column[i].as_py(), name, type_, declared=name not in (COUNT, AT))
                 raise InputError(problem, source=path, line=first + i, remedy=remedy) from None

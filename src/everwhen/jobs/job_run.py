@@ -23,8 +23,10 @@ from everwhen.engine.files.checkpoint import agree, note_run
 from everwhen.errors import StateError
 from everwhen.jobs.formed_sink import FormedSink
 from everwhen.jobs.plan import JobPlan
-from everwhen.jobs.questions import Tell, answer
+from everwhen.jobs.questions import ANSWER, QUESTION, Tell, answer
 from everwhen.jobs.status import (
+    LOG,
+    STATUS,
     STOP,
     JobStatus,
     Rates,
@@ -42,6 +44,8 @@ from everwhen.storage.lease import Lease, take_lease
 
 _TOLD: Final = 0.5
 """Seconds between two words on how it goes."""
+_EVERY_START: Final = frozenset({"job", "job.json", "run.json", LOG, STATUS, STOP, QUESTION, ANSWER})
+"""What every start leaves, also one that fails before its first epoch."""
 Words = Callable[[str], None]
 
 
@@ -77,14 +81,22 @@ class JobRun(ABC):
         try:
             (self.place / STOP).unlink(missing_ok=True)
             free = [f"query of {name}" for name in self.plan.sinks] if self.migrate else []
-            self.changed = [name.removeprefix("query of ") for name in agree(self.place, self._identity, free)]
-            writer = self._writer()
+            with blamed(str(self.place), "use it as a checkpoint"):
+                if self._is_untouched():
+                    note_run(self.place, self._identity)
+                self.changed = [name.removeprefix("query of ") for name in agree(self.place, self._identity, free)]
+                writer = self._writer()
             again = f", start number {self.restarts + 1}" if self.restarts else ""
             self._note(f"{self.name}: started as process {os.getpid()}{again}")
             with times_shown(self.plan.axis):
                 yield writer
         finally:
             self._lease.release()
+
+    def _is_untouched(self) -> bool:
+        """Whether no epoch was begun and nothing of a source is kept: what was started here may be corrected."""
+        made = [each for each in self.place.iterdir() if each.name not in _EVERY_START]
+        return not any(any(each.iterdir()) if each.is_dir() else each.stat().st_size for each in made)
 
     @property
     def _identity(self) -> dict[str, str]:

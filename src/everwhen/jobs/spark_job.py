@@ -109,6 +109,7 @@ class SparkJob(JobRun):
         """Runs until everything is promised ("done"), or until it is asked to stop ("stopped")."""
         from everwhen.spark.api.launch import kept_signals
         from everwhen.spark.api.run_files import session_for
+        from everwhen.spark.internals.jvm_reach import stopped_after
 
         with ExitStack() as stack:
             writer = stack.enter_context(self.held())
@@ -116,7 +117,7 @@ class SparkJob(JobRun):
                 self.say("starting", force=True)
                 check = stack.enter_context(kept_signals())
                 spark = stack.enter_context(session_for(self.place, check))
-                stack.callback(self._stop)
+                stack.enter_context(stopped_after(self._stop))
                 self._begin(spark, writer)
                 self.confirm()
                 ended = self._wait(check)

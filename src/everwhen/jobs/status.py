@@ -14,6 +14,7 @@ import os
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -217,7 +218,7 @@ class JobLog:
             self.quietly(words)
 
     def quietly(self, words: str) -> None:
-        """In the log only."""
+        """In the log only.  A log that cannot be written ends no job, and hides no error of one."""
         stamp = time.strftime("%Y-%m-%d %H:%M:%S")
-        with open(self._file, "a", encoding="utf-8") as file:
+        with suppress(OSError), open(self._file, "a", encoding="utf-8") as file:
             file.write(f"{stamp} {words}\n")

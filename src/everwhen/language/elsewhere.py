@@ -23,7 +23,16 @@ _REMEDIES: Final = {
                     "sums: SUM(x * y), SUM(x), SUM(y), SUM(x * x) and COUNT(*)"),
     **dict.fromkeys(("product", "geomean", "geometric_mean"), "write EXP(SUM(LN(x))) where x is positive"),
     **dict.fromkeys(("json_agg", "jsonb_agg", "json_arrayagg"), "write ARRAY_AGG(x): a list is an array in JSON lines"),
-    "timestampdiff": f"a difference in seconds is EPOCH(b) - EPOCH(a); {_PARTS}",
+    "timestampdiff": f"a difference in seconds is EXTRACT(EPOCH FROM b - a); {_PARTS}",
+    **dict.fromkeys(("time_bucket", "date_bin"), "windows of time are FROM TUMBLE(s, DESCRIPTOR(t), INTERVAL '5' "
+                    "MINUTE); a time is cut by DATE_TRUNC('hour', t)"),
+    **dict.fromkeys(("dayofweek", "weekday"), "DAY_OF_WEEK(t) counts from Monday, which is 1; from Sunday it is "
+                    "DAY_OF_WEEK(t) % 7 + 1"),
+    **dict.fromkeys(("dayname", "monthname"), "write STRFTIME(t, '%A') or STRFTIME(t, '%B')"),
+    **dict.fromkeys(("from_unixtime", "to_timestamp_ltz", "timestamp_seconds", "timestamp_millis"), "write "
+                    "TO_TIMESTAMP(seconds)"),
+    "date": "write CAST(t AS DATE)",
+    "age": "write a - b, which is an interval",
     "timestampadd": "write t + INTERVAL '1' HOUR",
     "log": "write LN(x), LOG10(x), or LN(x) / LN(b)",
     "log2": "write LN(x) / LN(2)",

@@ -18,6 +18,8 @@ from tempfile import TemporaryDirectory
 from typing import Final
 
 NO_PLACE: Final = "no file can be made in this directory; choose another place"
+FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
+"""What the system says when a disk, or somebody's share of it, is full."""
 _GUARD: Final = threading.RLock()
 _UNFINISHED: Final[set[Path]] = set()
 """Files and directories that are being written, to be removed if their writer is left behind."""
@@ -82,6 +84,8 @@ def whole_file(path: str | os.PathLike[str]) -> Iterator[Path]:
                     shutil.copymode(target, part)
                 os.replace(part, target)
     except OSError as error:
+        if error.filename is None and error.errno in FULL:  # the system names no file when a write finds the disk full
+            raise type(error)(error.errno, os.strerror(error.errno), str(path)) from None
         if error.filename != str(part) and str(part) not in str(error):  # Arrow names it in its words
             raise
         if error.errno == errno.ENOENT:  # the directory is there

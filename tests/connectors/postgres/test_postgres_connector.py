@@ -114,16 +114,16 @@ def test_long_values_that_are_left_out_of_the_log(server: str, client: Client, t
 def test_types(server: str, client: Client, tmp_path: Path) -> None:
     client.execute(
         "CREATE TABLE all_types (id int PRIMARY KEY, b boolean, f double precision, n numeric(8,2), t timestamp, "
-        "z timestamptz, d date, y bytea, j jsonb)"
+        "z timestamptz, u timestamptz, d date, y bytea, j jsonb)"
     )
     schema = Schema.of(
         [
             ("id", pa.int64()), ("b", pa.bool_()), ("f", pa.float64()), ("n", pa.decimal128(8, 2)),
-            ("t", pa.timestamp("us")), ("z", pa.timestamp("us", "UTC")), ("d", pa.date32()), ("y", pa.binary()),
-            ("j", pa.list_(pa.string())),
+            ("t", pa.timestamp("us")), ("z", pa.timestamp("us", "UTC")), ("u", pa.timestamp("us")), ("d", pa.date32()),
+            ("y", pa.binary()), ("j", pa.list_(pa.string())),
         ]
     )  # fmt: skip
-    times = "'2024-05-01 12:00:00.123456', '2024-05-01 12:00+02', '2024-05-01'"
+    times = "'2024-05-01 12:00:00.123456', '2024-05-01 12:00+02', '2024-05-01 12:00+02', '2024-05-01'"
     row = f"(%s, true, 'NaN', 1.50, {times}, '\\x00ff', '[\"a\"]')"
     client.execute(f"INSERT INTO all_types VALUES {row}", [1])
     feed = source(server, SourcePlace("T", schema), "all_types", key="id", state=str(tmp_path))
@@ -133,6 +133,7 @@ def test_types(server: str, client: Client, tmp_path: Path) -> None:
     said += taken(feed)
     rows = [str(each).partition(" id=")[2] for batch in said for each in batch.elements() if "id=" in str(each)]
     assert rows[0][1:] == rows[1][1:] and "n=1.50" in rows[0] and "b=null" in rows[2]
+    assert "u='2024-05-01T10:00:00' " in rows[0]  # what SQL declares as TIMESTAMPTZ
     feed.close()
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from everwhen.core.scalars import Unfit, read_values
+from everwhen.core.scalars import Unfit, read_values, typed_texts
 from everwhen.core.schema import Field, Schema
 from everwhen.errors import InputError
 
@@ -29,7 +29,7 @@ def _column(values: list[str | None], field: Field, shown: str) -> pa.Array:
         if is_.is_floating(type_):
             return pa.array([None if text is None else float(text) for text in values], type_)
         if is_.is_timestamp(type_) and type_.tz is None:
-            return texts.cast(pa.timestamp("us")).cast(type_)
+            return typed_texts(texts, pa.timestamp("us")).cast(type_)
         if is_.is_nested(type_):
             import json
 

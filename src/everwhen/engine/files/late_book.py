@@ -9,6 +9,7 @@ cut off.  So each row stands there once.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, ExitStack
 from typing import IO
 
 from everwhen.core.late_count import LateCount, LateWarnings
@@ -20,6 +21,7 @@ from everwhen.formats.input_file import InputFile
 from everwhen.formats.json.lines import jsonlines
 from everwhen.operators.ingress.finalize import DroppedElements
 from everwhen.plan.sanity.silence import never_promised
+from everwhen.storage.blamed import blamed
 
 Tell = Callable[[str], None]
 
@@ -46,13 +48,15 @@ class LateBook:
             file = self._files[name] = open(place, "r+b" if lines else "wb")  # noqa: SIM115 - until `close`
             for _ in range(lines):
                 file.readline()
-            file.truncate(file.tell())
+            if lines:
+                file.truncate(file.tell())
 
     def note(self, name: str, dropped: DroppedElements) -> None:
         """Elements of an input were given up."""
         if name in self._files:
             text = "".join(f"{line}\n" for line in jsonlines(dropped.elements, self.axis))
-            self._files[name].write(text.encode())
+            with self._blamed(name):
+                self._files[name].write(text.encode())
 
     def look(self, counts: Mapping[str, LateCount]) -> None:
         """Say so, if late rows have become many."""
@@ -61,8 +65,9 @@ class LateBook:
 
     def flush(self) -> None:
         """What was noted is in the files."""
-        for file in self._files.values():
-            file.flush()
+        for name, file in self._files.items():
+            with self._blamed(name):
+                file.flush()
 
     def end(self, counts: Mapping[str, LateCount]) -> None:
         """The run is over: the totals are told."""
@@ -74,9 +79,14 @@ class LateBook:
                 self.tell(f"{count.words(name)}{kept}")
 
     def close(self) -> None:
-        for file in self._files.values():
-            file.close()
-        self._files = {}
+        files, self._files = self._files, {}
+        with ExitStack() as each:
+            for name, file in files.items():
+                each.enter_context(self._blamed(name))
+                each.callback(file.close)
+
+    def _blamed(self, name: str) -> AbstractContextManager[None]:
+        return blamed(str(self._places[name]), f"keep the late rows of {name}")
 
 
 def silence(promised: Mapping[str, int], final: bool, said: int) -> str | None:

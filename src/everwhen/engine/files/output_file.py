@@ -8,7 +8,6 @@ gets elements as they come, for there a person looks on.
 
 from __future__ import annotations
 
-import errno
 import os
 import shutil
 import stat
@@ -22,7 +21,7 @@ from everwhen.errors import StateError
 from everwhen.formats.input_file import is_changelog
 from everwhen.formats.parquet import is_parquet, write_elements
 from everwhen.sinks.changelog import ChangelogSink, changelog_format
-from everwhen.storage.atomic_file import directory_aside
+from everwhen.storage.atomic_file import FULL, directory_aside
 from everwhen.storage.folder import blame
 from everwhen.stream.element_batch import ElementBatch, empty_elements
 
@@ -34,7 +33,7 @@ def write_answer(batches: Iterable[ElementBatch], out: str, schema: Schema, axis
     try:
         return _answered(batches, out, schema, axis)
     except OSError as bad:  # the system names no file when a write finds the disk full
-        if bad.errno not in (errno.ENOSPC, errno.EDQUOT):
+        if bad.errno not in FULL:
             raise
         raise StateError(blame(bad, out, "write the answer")) from bad
 

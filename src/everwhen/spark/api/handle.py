@@ -17,7 +17,7 @@ from everwhen.core.time import NEVER, show
 from everwhen.engine.observe.analyze import Analysis
 from everwhen.engine.observe.silence.find_waiting import Writes
 from everwhen.engine.observe.silence.waiting import Waiting
-from everwhen.errors import EverwhenError, QueryError, SparkLostError
+from everwhen.errors import EverwhenError, InputError, QueryError, SparkLostError
 from everwhen.plan.explain import explain_stages
 from everwhen.plan.stages.model import StagePlan
 from everwhen.spark.api.job import Query, Rebinding
@@ -371,7 +371,10 @@ class Handle:
             return error
         if isinstance(failed, SparkLostError):
             return failed
-        return EverwhenError(f"the query failed: {short(str(failed if error is None else error))}")
+        told = short(str(failed if error is None else error))
+        if told.startswith(wrong := "everwhen.errors.InputError: "):  # the process that reads a source says so
+            return InputError(told.removeprefix(wrong))
+        return EverwhenError(f"the query failed: {told}")
 
     def stop(self) -> None:
         """Stop now; started again with the same checkpoint, the query goes on, and an epoch under way is run again."""

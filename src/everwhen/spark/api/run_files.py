@@ -359,6 +359,7 @@ def session_for(place: Path, check: Callable[[], None], elements: int | None = N
     from pyspark import SparkContext
 
     from everwhen.spark.api.session import session
+    from everwhen.spark.internals.jvm_reach import stopped_after
 
     if SparkContext._active_spark_context is not None:
         yield session()
@@ -368,7 +369,5 @@ def session_for(place: Path, check: Callable[[], None], elements: int | None = N
         if elements is not None and elements < _SHORT:
             conf["spark.driver.extraJavaOptions"] = _QUICK_START
         spark = apart(lambda: session("local[*]", "everwhen run", **conf), check)
-    try:
+    with stopped_after(spark.stop):
         yield spark
-    finally:
-        spark.stop()

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import re
 import signal
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from typing import TypeVar
 
 from py4j.protocol import Py4JError, Py4JJavaError
@@ -30,6 +30,24 @@ def said(ask: Callable[[], T]) -> T:
         if not isinstance(bad, ConnectionError) and _answers():
             raise
         raise lost() from None
+
+
+@contextmanager
+def stopped_after(stop: Callable[[], None]) -> Iterator[None]:
+    """Around a use of Spark: it is stopped in the end.  Who is asked to end may be asked together with Spark's JVM, as
+    under systemd: then nothing that a JVM on its way out says of the stop hides why the block has ended."""
+    try:
+        yield
+    except (KeyboardInterrupt, SystemExit):
+        with suppress(SparkLostError, Py4JError, ConnectionError):
+            said(stop)
+        raise
+    except BaseException:
+        with suppress(SparkLostError):
+            said(stop)
+        raise
+    with suppress(SparkLostError):
+        said(stop)
 
 
 def lost() -> SparkLostError:

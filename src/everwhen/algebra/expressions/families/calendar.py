@@ -25,7 +25,8 @@ _MOST: Final = 12 * 10_000
 
 
 def _moment(arg: Compiled, where: str, *kinds: str) -> Compiled:
-    require([arg], where, "a date or a timestamp" if "timestamp" in kinds else "a date", *kinds)
+    wanted = "a date or a timestamp" if "timestamp" in kinds else "a date"
+    require([arg], where, "a date, a timestamp or an interval" if "duration" in kinds else wanted, *kinds)
     if arg.kind != "null":
         return arg
     return compile_cast(arg, pa.date32() if kinds == ("date",) else pa.timestamp("us"), where)
@@ -185,14 +186,17 @@ def _floored(number: Datum, by: int) -> Datum:
 
 
 def epoch(moment: Any) -> float:
-    """Seconds since 1970, with their fraction."""
+    """Seconds since 1970, or of a length of time, with their fraction."""
+    if isinstance(moment, timedelta):
+        return (moment // timedelta(microseconds=1)) / 1_000_000
     if not isinstance(moment, datetime):
         return float((moment - EPOCH.date()) // _DAY * 86_400)
     return ((moment - EPOCH.replace(tzinfo=moment.tzinfo)) // timedelta(microseconds=1)) / 1_000_000
 
 
 def _epoch(given: Datum) -> Datum:
-    micros = pc.cast(pc.cast(given, pa.timestamp("us"), safe=False), pa.int64())
+    wanted = pa.duration("us") if pa.types.is_duration(given.type) else pa.timestamp("us")
+    micros = pc.cast(pc.cast(given, wanted, safe=False), pa.int64())
     return pc.divide(pc.cast(micros, pa.float64(), safe=False), 1_000_000.0)
 
 
@@ -206,7 +210,7 @@ CALENDAR_FUNCTIONS: Final = (
     ScalarFunction("datediff(end, start)", _date_diff, lambda a, b: (_day(a) - _day(b)).days, 2, 2),
     ScalarFunction("make_date(year, month, day)", _make_date, make_date, 3, 3),
     ScalarFunction("last_day(date)", _last_day, last_day),
-    ScalarFunction("epoch(timestamp)", _part(_epoch, pa.float64(), "timestamp", "date"), epoch),
+    ScalarFunction("epoch(timestamp)", _part(_epoch, pa.float64(), "timestamp", "date", "duration"), epoch),
     ScalarFunction(
         "iso_year(timestamp)",
         _part(pc.iso_year, pa.int64(), "timestamp", "date"),
