@@ -152,11 +152,12 @@ def typed_texts(texts: pa.Array, type_: Any) -> pa.Array:
     >>> typed_texts(pa.array(["2024-05-01T12:30:00+02:00", "2024-05-01 12:30:00"]), pa.timestamp("s")).to_pylist()
     [datetime.datetime(2024, 5, 1, 10, 30), datetime.datetime(2024, 5, 1, 12, 30)]
     """
-    if not pa.types.is_timestamp(type_) or type_.tz is not None:
+    try:
         return texts.cast(type_)
+    except pa.ArrowInvalid:
+        if not pa.types.is_timestamp(type_) or type_.tz is not None:
+            raise
     zoned = pc.match_substring_regex(texts, _ZONED)
-    if not pc.any(zoned).as_py():
-        return texts.cast(type_)
     moments = pc.if_else(zoned, texts, None).cast(pa.timestamp(type_.unit, "UTC")).cast(type_)
     return pc.coalesce(moments, pc.if_else(zoned, None, texts).cast(type_))
 
