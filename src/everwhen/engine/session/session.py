@@ -57,7 +57,7 @@ from everwhen.engine.observe.graph_html import MOST_TABLES, answer_html, graph_h
 from everwhen.engine.observe.metadata import OperatorMetadata
 from everwhen.engine.observe.observer import Metadata, Observer, Subscription
 from everwhen.engine.observe.silence.find_waiting import find_waiting
-from everwhen.engine.observe.silence.situation import own_copy, situation, sources_need
+from everwhen.engine.observe.silence.situation import goes_on, own_copy, situation, sources_need
 from everwhen.engine.observe.silence.waiting import Waiting
 from everwhen.engine.observe.subjects import Subject, subjects
 from everwhen.engine.output_port import standing_elements
@@ -323,6 +323,11 @@ class Session(ReplacedQueries):
         if entry.exit is None:
             raise QueryError(f"the query {name!r} is {entry.state}, so it needs no promise; start it")
         return sources_need(network.flow, network.ingress, network.outlets[entry.exit], t)
+
+    def goes_on(self, name: str) -> bool:
+        """Whether the next epoch does something for a query although nothing may come."""
+        exit = self._catalogue[name].exit
+        return exit is not None and goes_on(self._network.flow, self._network.outlets[exit])
 
     # -- state --------------------------------------------------------------------------------------------------
 

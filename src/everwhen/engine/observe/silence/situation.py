@@ -33,9 +33,12 @@ class Pushed(Protocol):
     def needs(self, t: int, query: str, /) -> Mapping[str, int]:
         """What sources have to promise so that a query promises all before an instant."""
 
+    def goes_on(self, query: str, /) -> bool:
+        """Whether the next epoch does something for a query although nothing may come."""
+
 
 class CopyTrial:
-    """A copy that is pushed once."""
+    """A copy that is pushed, and goes on until nothing goes round."""
 
     def __init__(self, copy: Pushed, query: str) -> None:
         self._copy, self._query = copy, query
@@ -46,6 +49,9 @@ class CopyTrial:
 
     def needs(self, t: int) -> Mapping[str, int]:
         return self._copy.needs(t, self._query)
+
+    def goes_on(self) -> bool:
+        return self._copy.goes_on(self._query)
 
 
 def own_copy(state: Any) -> Any:
@@ -111,6 +117,12 @@ def sources_need(flow: Dataflow[Any, Any], ingress: Ingress, output: OutputPort,
         source = ingress.inputs[name].source
         found[source] = max(found.get(source, NEVER), need)
     return dict(sorted(found.items()))
+
+
+def goes_on(flow: Dataflow[Any, Any], output: OutputPort) -> bool:
+    """Whether an operator of an output does something in the next epoch although nothing may come."""
+    below = {each.operator for port in output.ports for each in flow.below(port) if each.source is None}
+    return any(flow.nodes[number].woken for number in below)
 
 
 def _status(name: str, ingress: Ingress) -> SourceStatus:
