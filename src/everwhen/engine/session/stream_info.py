@@ -9,6 +9,7 @@ from everwhen.algebra.nodes import Source
 from everwhen.core.consistency import MIDDLE, Consistency
 from everwhen.core.schema import Schema
 from everwhen.engine.session.query_registry import State
+from everwhen.errors import QueryError
 from everwhen.language.catalog import Entry
 
 
@@ -49,6 +50,13 @@ class SqlQuery:
     sources: tuple[str, ...]
     error: str
     consistency: Consistency = MIDDLE
+
+
+def looked_at(query: SqlQuery) -> str:
+    """The name of a query that runs."""
+    if query.state != "running":
+        raise QueryError(f"the query {query.name!r} is {query.state}, so there is nothing to look at")
+    return query.name
 
 
 def stream_info(
