@@ -83,6 +83,18 @@ def test_rows_that_never_end_said_tick_by_tick(emit: str) -> None:
     assert rows_of(runtime.push({"S": batch_of([Cti(4)], SCHEMA, "S")})["out"]) == 1
 
 
+def test_a_query_of_a_session_that_fails_if_more_is_promised() -> None:
+    """In a session it fails alone."""
+    session = ew.Session(emit="final")
+    session.register("q", S.rstream())
+    session.register("cut", S.coalesce(4), consistency=ew.consistency(9, INF))
+    session.push({"S": batch_of([insert(1, INF), Cti(1)], SCHEMA)})
+    assert [each.t for each in session.waiting("q").needs] == [2]
+    with pytest.raises(ew.QueryError, match="'cut' fails if more is promised: an infinite lifetime cannot be"):
+        session.waiting("cut")
+    assert session.query("cut").state == "running"
+
+
 def test_rows_that_never_end_beside_others() -> None:
     runtime = started(S.rstream().join(T, on="k"), S=[insert(1, INF)], T=[insert(5, 9), Cti(7)])
     found = runtime.waiting()

@@ -151,6 +151,10 @@ class LocalView(ABC):
         epoch does some rounds."""
         return goes_on(self._dataflow.flow, self._dataflow.flow.outputs[query])
 
+    def error_of(self, query: str) -> str:
+        """Why a query has failed: none fails alone, what is wrong is raised."""
+        return ""
+
     @abstractmethod
     def unknown_spans(self) -> dict[str, tuple[int, int]]:
         """Merges that wait for a span of time that no input knows, and the span."""

@@ -329,6 +329,10 @@ class Session(ReplacedQueries):
         exit = self._catalogue[name].exit
         return exit is not None and goes_on(self._network.flow, self._network.outlets[exit])
 
+    def error_of(self, name: str) -> str:
+        """Why a query has failed."""
+        return self.query(name).error
+
     # -- state --------------------------------------------------------------------------------------------------
 
     def snapshot(self) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from everwhen.engine.observe.silence.find_waiting import Situation, next_final
 from everwhen.engine.observe.silence.needed_promises import needed_promises
 from everwhen.engine.observe.silence.waiting import SourceStatus
 from everwhen.engine.output_port import OutputPort
+from everwhen.errors import QueryError
 from everwhen.plan.physical import Port
 from everwhen.stream.element import Element
 from everwhen.stream.element_batch import ElementBatch, batch_of
@@ -36,6 +37,9 @@ class Pushed(Protocol):
     def goes_on(self, query: str, /) -> bool:
         """Whether the next epoch does something for a query although nothing may come."""
 
+    def error_of(self, query: str, /) -> str:
+        """Why a query has failed, where others go on."""
+
 
 class CopyTrial:
     """A copy that is pushed, and goes on until nothing goes round."""
@@ -45,7 +49,10 @@ class CopyTrial:
 
     def push(self, elements: Mapping[str, Sequence[Element]]) -> ElementBatch:
         batches = {name: batch_of(each, self._copy.schema_of(name), name) for name, each in elements.items()}
-        return self._copy.push(batches)[self._query]
+        said = self._copy.push(batches)
+        if self._query not in said:
+            raise QueryError(f"the query {self._query!r} fails if more is promised: {self._copy.error_of(self._query)}")
+        return said[self._query]
 
     def needs(self, t: int) -> Mapping[str, int]:
         return self._copy.needs(t, self._query)
