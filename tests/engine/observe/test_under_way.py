@@ -108,3 +108,24 @@ def test_what_fails_whatever_is_promised_is_told() -> None:
     runtime.push({"S": batch_of([insert(1, INF)], SCHEMA, "S")})
     with pytest.raises(ew.QueryError, match="an infinite lifetime cannot be cut to a longest length"):
         runtime.waiting()
+
+
+def test_of_a_query_that_has_failed() -> None:
+    """Why it failed is told."""
+    session, sql = ew.Session(), ew.SqlSession()
+    session.register("q", S.coalesce(4))
+    session.push({"S": batch_of([insert(1, INF)], SCHEMA)})
+    with pytest.raises(ew.QueryError, match=r"'q' has failed \(an infinite lifetime .*\), so it waits for nothing"):
+        session.waiting("q")
+    sql.execute("CREATE STREAM S (k TEXT, x INT)")
+    sql.start("r", "SELECT CAST(k AS INT) AS n FROM S")
+    sql.push({"S": batch_of([insert(1, 2)], sql.schema_of("S"))})
+    for ask in (sql.waiting, sql.analyze):
+        with pytest.raises(ew.QueryError, match=r"'r' has failed \(.*\), so there is nothing to look at"):
+            ask("r")
+
+
+def test_other_columns_cannot_take_over() -> None:
+    runtime = started(S, S=[insert(1, 5)])
+    with pytest.raises(ew.QueryError, match="cannot take over: give it the same columns, or start it in a runtime of"):
+        runtime.replace(S.select("k"))

@@ -55,7 +55,8 @@ class SqlQuery:
 def looked_at(query: SqlQuery) -> str:
     """The name of a query that runs."""
     if query.state != "running":
-        raise QueryError(f"the query {query.name!r} is {query.state}, so there is nothing to look at")
+        how = f"has failed ({query.error})" if query.error else f"is {query.state}"
+        raise QueryError(f"the query {query.name!r} {how}, so there is nothing to look at")
     return query.name
 
 
