@@ -129,3 +129,40 @@ def test_drop_query_names_what_removes_one() -> None:
     session.execute("CREATE STREAM S (x INT); SELECT x FROM S")
     with pytest.raises(ew.SqlError, match=r"line 1, column 6: a query is removed by its name: \\remove in the shell"):
         session.execute("DROP QUERY q1")
+
+
+def test_a_query_that_becomes_the_stream_itself() -> None:
+    """Its plan has nothing but the source; the session goes on, also from a snapshot, and others may join."""
+    session = SqlSession()
+    session.execute(f"{DECLARED} SELECT item, price FROM Bid WHERE price > 5; SELECT item FROM Bid WHERE price > 7")
+    push(session, bid(0, 9, 1, 3), bid(0, 9, 2, 8), Cti(5))
+    session.execute("ALTER QUERY q1 AS SELECT item, price FROM Bid")
+    assert push(session, bid(6, 7, 3, 1)) == ["insert [5, 9) item=1 price=3", "insert [6, 7) item=3 price=1"]
+    for t in (8, 12, 20):
+        assert push(session, bid(t, t + 1, 4, 1), Cti(t)) == [f"insert [{t}, {t + 1}) item=4 price=1", f"cti {t}"]
+    session.execute("SELECT price FROM Bid WHERE price > 9")
+    push(session, Cti(30))
+    assert session.waiting("q1").reason == "all is said"
+
+
+@pytest.mark.parametrize("level", [None, ew.consistency(4, 9)])
+def test_a_snapshot_of_a_query_that_became_the_stream_itself(level: ew.Consistency | None) -> None:
+    bids = ew.source("Bid", {"item": "int64", "price": "int64"})
+    dear, more = bids.where(ew.col("price") > 5), bids.range(3).distinct()
+
+    def epoch(*elements: Element) -> dict[str, ew.ElementBatch]:
+        return {"Bid": ew.ElementBatch.of(list(elements), bids.schema)}
+
+    session = ew.Session()
+    session.register("q", dear, consistency=level)
+    session.push(epoch(bid(0, 9, 1, 3), Cti(2)))
+    session.replace("q", bids)
+    session.push(epoch(bid(3, 4, 1, 3), Cti(5)))
+    session.register("other", more, consistency=level)
+    state = session.snapshot()
+    queries = {"q": bids if state["queries"]["q"]["cutover"] is None else (dear, bids), "other": more}
+    again = ew.Session()
+    again.restore(state, queries)
+    for t in (7, 30, 60, 90):
+        told = [each.push(epoch(bid(t, t + 2, 2, 4), Cti(t))) for each in (session, again)]
+        assert all(list(told[0][name].elements()) == list(told[1][name].elements()) for name in queries)

@@ -138,3 +138,14 @@ def test_a_stream_that_nobody_reads_is_replaced_as_before() -> None:
     session.execute(TEXT)
     outcome = session.execute("CREATE OR REPLACE STREAM Best AS SELECT item FROM Good")[0]
     assert (outcome.at, str(outcome)) == (None, "replaced derived stream Best")
+
+
+@pytest.mark.parametrize("name", ["Good", "good"])
+def test_a_stream_is_not_made_from_itself(session: SqlSession, name: str) -> None:
+    """It could never be replaced or dropped again: something would be made from it."""
+    for asked in (session, SqlSession()):
+        if asked is not session:
+            asked.execute(TEXT)
+        with pytest.raises(SqlError, match="Good cannot be made from itself: write what it is made from"):
+            asked.execute(f"CREATE OR REPLACE STREAM {name} AS SELECT item, price FROM {name} WHERE price > 7")
+        assert "price > 5" in asked.explain("Good")

@@ -224,3 +224,20 @@ def test_promises_about_data_are_said(desk: Desk) -> None:
     done = desk.lines("done.jsonl", [*BIDS[:2], {"op": "punct", "match": {"item": 7}}])
     out = desk.good("SELECT item, COUNT(*) AS n FROM Bid GROUP BY item", "--in", f"Bid={done}")
     assert "q1: punct item = 7" in out.splitlines()
+
+
+def test_explain_of_queries_that_run(desk: Desk) -> None:
+    """By name, or all; a name that does not run is told with its place."""
+    start = f"CREATE STREAM Bid (item INT, price DOUBLE); {BEST} CONSISTENCY STRONG; SELECT item FROM Bid;"
+    read = ("--in", f"Bid={desk.bids}")
+    status, out, _ = desk.shell(f"{start} explain waiting ; EXPLAIN ANALYZE;", *read)
+    assert status == 0 and "q1: nothing has come in yet" in out and "q2: nothing has come in yet" in out
+    assert out.count("elements read") == 2 and "\nq2:\n" in out
+    for word in ("WAITING", "ANALYZE"):
+        status, _, err = desk.shell(f"{start} EXPLAIN {word} nix;", *read)
+        assert status != 0 and f"EXPLAIN {word} takes the name of a query that runs: there is q1, q2" in err
+        assert "nix;\n" in err and err.rstrip().endswith(" ^^^")
+        stopped = f"{start}\n\\stop q1\nEXPLAIN {word} q1;"
+        assert "there is q2; 'q1' is stopped" in desk.shell(stopped, *read)[2]
+    assert "the query 'q1' is stopped" in desk.shell(f"{start}\n\\stop q1\n\\waiting q1", *read)[2]
+    assert "none runs: start one" in desk.shell("EXPLAIN WAITING;")[2]

@@ -135,6 +135,12 @@ def declare(statement: s.Statement, text: str, catalog: Catalog, tick: str) -> C
             entry = _source(statement, binder)
         case s.CreateDerived(name, columns, query):
             bound = binder.query(query)
+            before = catalog.stream(name.text)
+            if before is not None and before.name in binder.read:
+                raise binder.error(
+                    f"{before.name} cannot be made from itself: write what it is made from, or take another name",
+                    name.span,
+                )
             node = named(bound, columns, binder)
             entry = Entry(name.text, node, None, frozenset(binder.read), _text(statement, text))
         case s.CreateSink() | s.InsertInto() | s.Drop(sink=True):

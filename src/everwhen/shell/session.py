@@ -190,9 +190,6 @@ class Shell:
     def explain(self, what: str) -> None:
         """EXPLAIN of a query, a stream or a text."""
         name = what.strip().rstrip(";").strip()
-        if name.upper().startswith(("WAITING ", "ANALYZE ")):
-            self.say(self.session.explain(name))
-            return
         known = name in (query.name for query in self.session.queries())
         known = known or self.session.catalog.stream(name) is not None
         self.say(self.session.explain(name if known else what))

@@ -143,7 +143,7 @@ class ChangingRuntime(ABC):
         if asked.schema != self._queries[name].schema:
             raise QueryError(
                 f"the query {name!r} has the columns {self._queries[name].schema}; one with {asked.schema} cannot "
-                "take over"
+                "take over: give it the same columns, or start it in a runtime of its own"
             )
         level = self._consistency
         others = self._queries.keys() - {name}

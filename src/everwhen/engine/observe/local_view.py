@@ -19,7 +19,7 @@ from everwhen.engine.observe.analyze import Analysis
 from everwhen.engine.observe.metadata import OperatorMetadata, filter_metadata, node_metadata
 from everwhen.engine.observe.observer import Metadata, Observer, Subscription
 from everwhen.engine.observe.silence.find_waiting import Writes, find_waiting
-from everwhen.engine.observe.silence.situation import situation, sources_need
+from everwhen.engine.observe.silence.situation import goes_on, situation, sources_need
 from everwhen.engine.observe.silence.waiting import Waiting
 from everwhen.engine.observe.subjects import Subject, subjects
 from everwhen.engine.source_levels import Query
@@ -145,6 +145,15 @@ class LocalView(ABC):
         """
         flow = self._dataflow.flow
         return sources_need(flow, self._ingress, flow.outputs[query], t)
+
+    def goes_on(self, query: str = "out") -> bool:
+        """Whether the next epoch does something although nothing may come: rows go round in a recursion of which each
+        epoch does some rounds."""
+        return goes_on(self._dataflow.flow, self._dataflow.flow.outputs[query])
+
+    def error_of(self, query: str) -> str:
+        """Why a query has failed: none fails alone, what is wrong is raised."""
+        return ""
 
     @abstractmethod
     def unknown_spans(self) -> dict[str, tuple[int, int]]:

@@ -43,7 +43,7 @@ from everwhen.engine.node import OperatorNode, cut
 from everwhen.engine.output_port import OutputPort
 from everwhen.engine.session.joining.as_of import AsOf, DetachedSource, earliest
 from everwhen.engine.session.joining.gradual import SLICE_ROWS, load
-from everwhen.engine.session.joining.memory import refused, told
+from everwhen.engine.session.joining.memory import endless, needs_past, told
 from everwhen.engine.session.joining.pace import Pace
 from everwhen.engine.session.output_port import EmittedBatch, OutputKey, SharedOutput
 from everwhen.engine.source_levels import Bounds
@@ -201,7 +201,7 @@ class Network:
         since = max((past.since for past in given), default=NEVER)
         exact = self.exact_after(placed, since)
         if exact == INF:
-            raise refused(f"the operator '{placed.name}' needs all of the past")
+            raise needs_past(placed.name)
         running = OperatorNode.of(number, placed, self.clock())
         running.since, running.exact = since, exact
         if placed.inputs:  # constant rows come with the next epoch, as those of a source do
@@ -253,8 +253,8 @@ class Network:
 
     def _unknown(self, port: Port) -> QueryError:
         if self.frontier(port).time == INF:
-            return refused(f"{self.port_name(port)} has ended, and some of what it said has no end")
-        return refused(f"some of what {self.port_name(port)} said has no end, and is not kept")
+            return endless(f"{self.port_name(port)} has ended, and some of what it said has no end")
+        return endless(f"some of what {self.port_name(port)} said has no end, and is not kept")
 
     def said(self, outlet: OutputPort) -> tuple[int, Changes]:
         """The events that an outlet has said and that may still change, by the names that it uses for them; and from

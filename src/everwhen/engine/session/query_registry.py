@@ -78,6 +78,11 @@ class Entry:
     replaces: Entry | None = None
     """The query that still says what is before the cutover."""
 
+    @property
+    def how(self) -> str:
+        """Its state, in words, with what it failed of."""
+        return f"is {self.state}" if self.error is None else f"has failed ({self.error})"
+
     def shared_nodes(self) -> tuple[Node, ...]:
         """The nodes of its plan in the network that other queries may use."""
         if self.exit is None:

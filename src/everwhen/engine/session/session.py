@@ -57,7 +57,7 @@ from everwhen.engine.observe.graph_html import MOST_TABLES, answer_html, graph_h
 from everwhen.engine.observe.metadata import OperatorMetadata
 from everwhen.engine.observe.observer import Metadata, Observer, Subscription
 from everwhen.engine.observe.silence.find_waiting import find_waiting
-from everwhen.engine.observe.silence.situation import own_copy, situation, sources_need
+from everwhen.engine.observe.silence.situation import goes_on, own_copy, situation, sources_need
 from everwhen.engine.observe.silence.waiting import Waiting
 from everwhen.engine.observe.subjects import Subject, subjects
 from everwhen.engine.output_port import standing_elements
@@ -271,7 +271,7 @@ class Session(ReplacedQueries):
         and time since they began; lifetimes, corrections and late rows since this was asked first."""
         entry = self._catalogue[name]
         if entry.exit is None:
-            raise QueryError(f"the query {name!r} is {entry.state}, so there is nothing to look at; start it")
+            raise QueryError(f"the query {name!r} {entry.how}, so there is nothing to look at; start it")
         outlet = self._network.outlets[entry.exit]
         numbers = {port.operator for port in self._network.below(outlet.port) if port.source is None}
         nodes = [self._network.flow.nodes[number] for number in sorted(numbers)]
@@ -296,7 +296,7 @@ class Session(ReplacedQueries):
         also while epochs run."""
         entry = self._catalogue[name]
         if entry.exit is None:
-            raise QueryError(f"the query {name!r} is {entry.state}, so it waits for nothing; start it")
+            raise QueryError(f"the query {name!r} {entry.how}, so it waits for nothing; start it")
         network, state, now = self._network, own_copy(self.snapshot()), self._clock()
         before = {each: made.replaces for each, made in self._catalogue.entries.items()}
         queries = {
@@ -321,8 +321,17 @@ class Session(ReplacedQueries):
         without trying."""
         entry, network = self._catalogue[name], self._network
         if entry.exit is None:
-            raise QueryError(f"the query {name!r} is {entry.state}, so it needs no promise; start it")
+            raise QueryError(f"the query {name!r} {entry.how}, so it needs no promise; start it")
         return sources_need(network.flow, network.ingress, network.outlets[entry.exit], t)
+
+    def goes_on(self, name: str) -> bool:
+        """Whether the next epoch does something for a query although nothing may come."""
+        exit = self._catalogue[name].exit
+        return exit is not None and goes_on(self._network.flow, self._network.outlets[exit])
+
+    def error_of(self, name: str) -> str:
+        """Why a query has failed."""
+        return self.query(name).error
 
     # -- state --------------------------------------------------------------------------------------------------
 

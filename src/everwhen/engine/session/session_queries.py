@@ -304,8 +304,11 @@ class SessionQueries(ABC):
             if not isinstance(each, Source):
                 continue
             at = next((name for name, entry in self._network.ingress.inputs.items() if entry.source == each.name), None)
-            if at is not None and self._nodes.node(replace(each, name=at)) is not self._network.sources[at]:
-                known = replace(self._network.sources[at], name=each.name)
+            if at is None:
+                continue
+            known = self._network.sources[at]  # that of a query with a plan of its own is another node that is equal
+            if self._nodes.node(replace(each, name=at)) is not self._nodes.node(known):
+                known = replace(known, name=each.name)
                 raise QueryError(
                     f"a source has one declaration: what is read now is {explain(known)}, not {explain(each)}"
                 )

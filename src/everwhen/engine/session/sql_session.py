@@ -45,13 +45,14 @@ from everwhen.core.emit import Emit
 from everwhen.core.late_count import LateCount
 from everwhen.core.schema import Schema
 from everwhen.engine.observe.analyze import Analysis
+from everwhen.engine.observe.asked import told_of_running
 from everwhen.engine.observe.graph import GraphNode, Sizes
 from everwhen.engine.observe.metadata import OperatorMetadata
 from everwhen.engine.observe.observer import Metadata
 from everwhen.engine.observe.silence.waiting import Waiting
 from everwhen.engine.session.session import Session
 from everwhen.engine.session.sql_transaction import Outcome, Planned, SqlTransaction, Start
-from everwhen.engine.session.stream_info import SqlQuery, StreamInfo, stream_info
+from everwhen.engine.session.stream_info import SqlQuery, StreamInfo, looked_at, stream_info
 from everwhen.errors import QueryError, SqlError
 from everwhen.language.catalog import Catalog, Found
 from everwhen.language.program import Functions
@@ -367,25 +368,24 @@ class SqlSession:
         return self.waiting_later(name)()
 
     def waiting_later(self, name: str) -> Callable[[], Waiting]:
-        return self._session.waiting_later(self.query(name).name)
+        return self._session.waiting_later(looked_at(self.query(name)))
 
     def analyze(self, name: str) -> Analysis:
         """What the operators of a running query have done; see `Session.analyze`."""
-        return self._session.analyze(self.query(name).name)
+        return self._session.analyze(looked_at(self.query(name)))
 
     def explain(self, what: str) -> str:
         """EXPLAIN of a query or derived stream by its name, or of the last statement of a text, which is not run; with
-        WAITING or ANALYZE before the name of a running query, why it is silent and what its operators did."""
-        word, _, rest = what.strip().partition(" ")
-        if word.upper() in ("WAITING", "ANALYZE") and rest.strip() in self._asked:
-            told = self.waiting(rest.strip()) if word.upper() == "WAITING" else self.analyze(rest.strip())
-            return "\n".join(told.lines())
+        WAITING or ANALYZE, why the query that is named, or each that runs, is silent, and what its operators did."""
         if what in self._asked:
             return self._explained(what, self._asked[what].plan)
         entry = self._catalog.stream(what, quoted=True) or self._catalog.stream(what)
         if entry is not None:
             plan = self._derived.get(entry.name) or Planned(entry.node, entry.node, ())
             return self._explained(entry.name, plan)
+        states: dict[str, str] = {query.name: query.state for query in self.queries()}
+        if (told := told_of_running(what, states, self.waiting, self.analyze)) is not None:
+            return told
         draft = self._draft(what)
         draft.read(explaining=True)
         if draft.last is None:

@@ -9,6 +9,7 @@ from everwhen.algebra.nodes import Source
 from everwhen.core.consistency import MIDDLE, Consistency
 from everwhen.core.schema import Schema
 from everwhen.engine.session.query_registry import State
+from everwhen.errors import QueryError
 from everwhen.language.catalog import Entry
 
 
@@ -49,6 +50,14 @@ class SqlQuery:
     sources: tuple[str, ...]
     error: str
     consistency: Consistency = MIDDLE
+
+
+def looked_at(query: SqlQuery) -> str:
+    """The name of a query that runs."""
+    if query.state != "running":
+        how = f"has failed ({query.error})" if query.error else f"is {query.state}"
+        raise QueryError(f"the query {query.name!r} {how}, so there is nothing to look at")
+    return query.name
 
 
 def stream_info(

@@ -147,7 +147,7 @@ def _plain(column: pa.Array) -> pa.Array:
 
 
 class _PartitionsTrial:
-    """Copies of all partitions, which are pushed once."""
+    """Copies of all partitions, which are pushed, and go on until nothing goes round."""
 
     def __init__(self, states: _States, copies: list[list[StagePartition]]) -> None:
         self._states, self._copies = states, copies
@@ -176,6 +176,10 @@ class _PartitionsTrial:
                 for partition, each in zip(partitions, given, strict=True)
             ]
         return self._said(below)
+
+    def goes_on(self) -> bool:
+        flows = [partition.dataflow.flow for stage in self._copies for partition in stage]
+        return any(node.woken for flow in flows for node in flow.nodes.values())
 
     def needs(self, t: int) -> Mapping[str, int]:
         return _needs(self._copies, self._states.query, t)

@@ -11,6 +11,10 @@ copies.  For any plan, policy and level:
       that was named as well; one tick less brings nothing, whatever the others that are named promise;
     * a source that is not named is not waited for.
 
+*What comes by itself* waits for no promise: rows that go round in a recursion of which each epoch does some rounds,
+constant rows, what a change of the query lets say next.  It is told first, and a trial goes on until nothing goes
+round.
+
 *Where the proof fails* it is searched.  That is where rows wait for something else than the answer's promise: in front
 of the operators (levels that block), or for a promise about data that others follow from.  More promised never means
 less said, so "it brings something" is monotone in the promise, and the least instant is found by bisection.  Which of
@@ -25,6 +29,7 @@ is how far the answer is final, and the computed promises that bring it further.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
@@ -34,13 +39,16 @@ from everwhen.core.punctuation import Punctuation
 from everwhen.core.time import INF, MAX_TIME, MIN_TIME, NEVER, show
 from everwhen.engine.observe.metadata import OperatorMetadata
 from everwhen.engine.observe.silence.waiting import Needed, SourceStatus, Waiting
+from everwhen.errors import QueryError
 from everwhen.stream.element import Adjust, Cti, Element, Insert, Punct
-from everwhen.stream.element_batch import ADJUST, INSERT, ElementBatch
+from everwhen.stream.element_batch import ADJUST, INSERT, ElementBatch, joined
 
 LARGEST: Final = 1_000_000
 Writes = Callable[[ElementBatch], tuple[int, int]]
 _PATTERNS: Final = 8
 """So many patterns are tried at most."""
+_EPOCHS: Final = 1_000
+"""After so many epochs a trial ends although rows still go round."""
 
 
 class Trial(Protocol):
@@ -48,6 +56,9 @@ class Trial(Protocol):
 
     def push(self, elements: Mapping[str, Sequence[Element]]) -> ElementBatch:
         """What the query says to elements, by source."""
+
+    def goes_on(self) -> bool:
+        """Whether the next epoch does something although nothing may come."""
 
     def needs(self, t: int) -> Mapping[str, int]:
         """What sources have to promise so that the answer promises all before an instant, by source."""
@@ -91,17 +102,17 @@ def find_waiting(now: Situation) -> Waiting:
     for merge, (first, end) in (now.unknown or {}).items():
         detail = f"the instants from {show(first)} to {show(end)}"
         return Waiting(now.query, "unknown span", here, operator=merge, detail=detail, **told)
+    untried = now.untried
+    if now.state_rows > LARGEST:
+        untried = untried or f"there are {now.state_rows:,} rows of state, and at most {LARGEST:,} are copied"
+    if untried:
+        return _not_tried(now, here, untried, told) if open_ else Waiting(now.query, "ended", here, **told)
+    search = _Search(now, open_)
+    if search.enough(by_itself := search.brings({})):
+        return Waiting(now.query, "under way", here, (), *_told(now, by_itself), **told)
     if not open_:
         return Waiting(now.query, "ended", here, **told)
-    if now.untried:
-        return _not_tried(now, here, now.untried, told)
-    if all(each.largest_start == NEVER for each in now.sources):
-        return Waiting(now.query, "late" if any(told["given_up"].values()) else "nothing came", here, **told)
-    if now.state_rows > LARGEST:
-        detail = f"there are {now.state_rows:,} rows of state, and at most {LARGEST:,} are copied"
-        return _not_tried(now, here, detail, told)
-    search = _Search(now, open_)
-    most = search.brings(dict.fromkeys(search.sources, INF))
+    most = search.most()
     if not search.enough(most):
         return _silent(now, here, told)
     first = _first(most) if _count(most) else 0
@@ -109,12 +120,16 @@ def find_waiting(now: Situation) -> Waiting:
     met = {need.source.name: need.t for need in needs}
     brought = search.brings(met)
     needs = [Needed(need.source, need.t, search.pattern(need, most, met)) for need in needs]
+    return Waiting(now.query, "promise", here, tuple(needs), *_told(now, brought), **told)
+
+
+def _told(now: Situation, said: ElementBatch) -> tuple[int, int, int]:
+    """Rows and corrections, and the first instant that they are about."""
     if now.writes is not None:
-        rows, first = now.writes(brought)
-        return Waiting(now.query, "promise", here, tuple(needs), rows, 0, first, **told)
-    inserts = int((brought.op == INSERT).sum())
-    corrections = _count(brought) - inserts
-    return Waiting(now.query, "promise", here, tuple(needs), inserts, corrections, _first(brought), **told)
+        rows, first = now.writes(said)
+        return rows, 0, first
+    inserts = int((said.op == INSERT).sum())
+    return inserts, _count(said) - inserts, _first(said)
 
 
 def _not_tried(now: Situation, here: tuple[SourceStatus, ...], why: str, told: Mapping[str, Any]) -> Waiting:
@@ -139,6 +154,8 @@ def next_final(final: int, sources: Sequence[SourceStatus]) -> int:
 
 def _silent(now: Situation, here: tuple[SourceStatus, ...], told: Mapping[str, Any]) -> Waiting:
     """No promise would bring anything."""
+    if all(each.largest_start == NEVER for each in here):
+        return Waiting(now.query, "late" if any(told["given_up"].values()) else "nothing came", here, **told)
     reached = max(max(each.largest_start, each.promised) for each in here if each.promised < INF)
     if now.begins > reached:
         return Waiting(now.query, "catching up", here, detail=f"at {show(now.begins)}", **told)
@@ -156,11 +173,50 @@ class _Search:
     def __init__(self, now: Situation, sources: Sequence[SourceStatus]) -> None:
         self._now = now
         self.sources = {each.name: each for each in sources}
+        self._end = INF
+        """What is tried at most."""
+
+    def most(self) -> ElementBatch:
+        """What is said if everything is promised.
+
+        Where the query can not say that (RSTREAM over rows without end), what is said if a little more is promised than
+        is known of; nothing later is tried then.
+        """
+        try:
+            return self.brings(dict.fromkeys(self.sources, INF))
+        except QueryError:
+            times = [max(each.promised, each.largest_start) for each in self.sources.values()]
+            known, step = max((t for t in times if t > NEVER), default=0), 1
+            while known + step < MAX_TIME:
+                said = self._unless_it_fails(dict.fromkeys(self.sources, known + step))
+                if said is None:
+                    break
+                if self.enough(said):
+                    self._end = known + step
+                    return said
+                step *= 2
+            raise
+
+    def _unless_it_fails(self, promises: Mapping[str, int]) -> ElementBatch | None:
+        try:
+            return self.brings(promises)
+        except QueryError:
+            return None
 
     def brings(self, promises: Mapping[str, int]) -> ElementBatch:
         """What is said if sources promise so much, where that is more than they have."""
-        given = {name: [Cti(t)] for name, t in promises.items() if t > self.sources[name].promised}
-        return self._now.copy().push(given)
+        given = {name: [Cti(min(t, self._end))] for name, t in promises.items() if t > self.sources[name].promised}
+        return self._said(given)
+
+    def _said(self, elements: Mapping[str, Sequence[Element]]) -> ElementBatch:
+        """What a copy says to elements, until nothing goes round in it."""
+        trial = self._now.copy()
+        said = trial.push(elements)
+        for _ in range(_EPOCHS):
+            if not trial.goes_on():
+                break
+            said = joined(said, trial.push({}))
+        return said
 
     def enough(self, said: ElementBatch) -> bool:
         """Whether something is said, or written where rows wait in a sink."""
@@ -212,8 +268,9 @@ class _Search:
             promise = Punctuation.constants({name: first.row[name] for name in names})
             given: dict[str, list[Element]] = {name: [Cti(t)] for name, t in others.items()}
             given[need.source.name] = [Punct(promise)]
-            if self.enough(self._now.copy().push(given)):
-                return promise
+            with suppress(QueryError):  # about rows without end
+                if self.enough(self._said(given)):
+                    return promise
         return None
 
 

@@ -16,6 +16,7 @@ from everwhen.engine.observe.silence.find_waiting import Situation, next_final
 from everwhen.engine.observe.silence.needed_promises import needed_promises
 from everwhen.engine.observe.silence.waiting import SourceStatus
 from everwhen.engine.output_port import OutputPort
+from everwhen.errors import QueryError
 from everwhen.plan.physical import Port
 from everwhen.stream.element import Element
 from everwhen.stream.element_batch import ElementBatch, batch_of
@@ -33,19 +34,31 @@ class Pushed(Protocol):
     def needs(self, t: int, query: str, /) -> Mapping[str, int]:
         """What sources have to promise so that a query promises all before an instant."""
 
+    def goes_on(self, query: str, /) -> bool:
+        """Whether the next epoch does something for a query although nothing may come."""
+
+    def error_of(self, query: str, /) -> str:
+        """Why a query has failed, where others go on."""
+
 
 class CopyTrial:
-    """A copy that is pushed once."""
+    """A copy that is pushed, and goes on until nothing goes round."""
 
     def __init__(self, copy: Pushed, query: str) -> None:
         self._copy, self._query = copy, query
 
     def push(self, elements: Mapping[str, Sequence[Element]]) -> ElementBatch:
         batches = {name: batch_of(each, self._copy.schema_of(name), name) for name, each in elements.items()}
-        return self._copy.push(batches)[self._query]
+        said = self._copy.push(batches)
+        if self._query not in said:
+            raise QueryError(f"the query {self._query!r} fails if more is promised: {self._copy.error_of(self._query)}")
+        return said[self._query]
 
     def needs(self, t: int) -> Mapping[str, int]:
         return self._copy.needs(t, self._query)
+
+    def goes_on(self) -> bool:
+        return self._copy.goes_on(self._query)
 
 
 def own_copy(state: Any) -> Any:
@@ -111,6 +124,12 @@ def sources_need(flow: Dataflow[Any, Any], ingress: Ingress, output: OutputPort,
         source = ingress.inputs[name].source
         found[source] = max(found.get(source, NEVER), need)
     return dict(sorted(found.items()))
+
+
+def goes_on(flow: Dataflow[Any, Any], output: OutputPort) -> bool:
+    """Whether an operator of an output does something in the next epoch although nothing may come."""
+    below = {each.operator for port in output.ports for each in flow.below(port) if each.source is None}
+    return any(flow.nodes[number].woken for number in below)
 
 
 def _status(name: str, ingress: Ingress) -> SourceStatus:

@@ -12,7 +12,7 @@ from everwhen.punctuation.api import show_promise
 
 Reason = Literal[
     "promise", "nothing came", "late", "nothing passes", "all is said", "catching up", "resting", "sink",
-    "unknown span", "ended", "not tried",
+    "unknown span", "under way", "ended", "not tried",
 ]  # fmt: skip
 """promise          rows are known and wait until sources promise more
 nothing came     no source that is named has brought a row yet
@@ -23,6 +23,7 @@ catching up      the answer is right from an instant on that is still ahead
 resting          all sources that are open rest: nobody holds anybody back, and all that is known is said
 sink             the answer is there, and its sink does not take it: it is tried again
 unknown span     a merge waits, because no copy that is there knows some span of time
+under way        the next epochs bring it by themselves: rows go round in a recursion, or the query has just changed
 ended            everything is promised: the answer is whole
 not tried        rows may wait; nothing was tried, and `detail` says why.  The answer is final before `first`, and the
                  promises in `needs` bring it further
@@ -81,8 +82,8 @@ class Waiting:
     """Why a query says nothing at the moment.
 
     `needs`: promises that are waited for; together they bring `rows` and `corrections`, of which `first` is the first
-    instant.  `operator` names the one that lets nothing through, or waits.  `given_up` counts the elements of each
-    source that came too late to count.
+    instant; if the reason is `under way`, these come without a promise.  `operator` names the one that lets nothing
+    through, or waits.  `given_up` counts the elements of each source that came too late to count.
     """
 
     query: str
@@ -117,13 +118,11 @@ class Waiting:
     def _why(self) -> str:
         match self.reason:
             case "promise":
-                brings = " and ".join(
-                    f"{count} {what}{'s' * (count != 1)}"
-                    for count, what in ((self.rows, "row"), (self.corrections, "correction"))
-                    if count
-                )
                 wait = "waits" if self.rows + self.corrections == 1 else "wait"
-                return f"{brings} from {show(self.first or 0)} on {wait} for {self._promises()}"
+                return f"{self._brings()} {wait} for {self._promises()}"
+            case "under way":
+                come = "comes" if self.rows + self.corrections == 1 else "come"
+                return f"{self._brings()} {come} with the next epochs, whatever else comes"
             case "nothing came":
                 return f"nothing has come in yet{self.detail}"
             case "late":
@@ -148,6 +147,12 @@ class Waiting:
         begun = self.first not in (None, NEVER)
         so_far = f"the answer is final before {show(self.first or 0)}" if begun else "nothing is final yet"
         return f"{so_far}, and goes on with {self._promises()}; {untried}"
+
+    def _brings(self) -> str:
+        """How many rows and corrections, in words."""
+        counted = ((self.rows, "row"), (self.corrections, "correction"))
+        found = " and ".join(f"{count} {what}{'s' * (count != 1)}" for count, what in counted if count)
+        return f"{found} from {show(self.first or 0)} on"
 
     def _promises(self) -> str:
         """What is needed, in words."""

@@ -31,10 +31,23 @@ def told(flow: Dataflow[OutputKey, SharedOutput], port: Port, codec: RowCodec) -
                 yield AsOf(max(since, node.since), changes)
 
 
-def refused(why: str) -> QueryError:
+def refused(why: str, remedy: str) -> QueryError:
     """A plan cannot join."""
     return QueryError(
         f"this query cannot join now, because no instant is known from which on its answer would be right: {why}. "
-        "Register it before the first batch; or take a window of time, so that the past comes to an end; or declare "
-        "the source with insert_only=False, so that its live events are kept until promises settle them"
+        "Register it before the first batch, in a session or with a checkpoint of its own; or take a window of time, "
+        f"so that the past comes to an end{remedy}"
+    )
+
+
+def needs_past(operator: str) -> QueryError:
+    """A plan cannot join, because an operator needs what nobody keeps."""
+    return refused(f"the operator '{operator}' needs all of the past", "")
+
+
+def endless(why: str) -> QueryError:
+    """A plan cannot join, because of rows that never end and are not kept."""
+    return refused(
+        why,
+        "; or declare the source with insert_only=False, so that its live events are kept until promises settle them",
     )
