@@ -4,7 +4,8 @@
 #   make test                 lint, format, types, layers, then all tests but long ones; ARGS="-k join" narrows them
 #   make test-all             the same with all cases, and all tests on Spark that take less than a minute or two
 #   make test-fast            the tests without a JVM, without property tests and without those of documents
-#   make test-connectors      all tests of connectors, the slow ones too, with a real Kafka broker where mvn can fetch it
+#   make test-connectors      all tests of connectors, the slow ones too, with a real Kafka broker where mvn can fetch it, and
+#                             Spark's own Kafka source and Delta's with a PySpark that mvn has their packages for
 #   make test-page            the page in a real Chromium ($EVERWHEN_CHROMIUM, else chromium on the path), the slow tests
 #                             too; PICTURES=docs/pictures keeps the pictures that they make
 #   make check                lint, format, types, layers
@@ -77,22 +78,46 @@ test-all: $(STAMP)
 test-fast: $(STAMP)
 	$(PYTEST) -m 'not spark and not slow and not seldom and not property and not docs' $(ARGS)
 
-# Maven copies the jars of a broker, and of Spark's Kafka source in the version of the installed PySpark; without it,
-# without a network or without that version, the tests that need them are left out.
+# Maven copies the jars of a broker, and of Spark's Kafka and Delta packages.  It does not have both for every Spark: the
+# tests that need them run in a virtualenv of their own, with the newest Spark of which it has both, and with some others
+# that use what differs between Sparks.  Without Maven, a network or these versions they are left out.
 KAFKA_JARS := .cache/kafka
 SPARK_JARS := .cache/spark-jars
+JARS_SPARK := 4.2.0
+JARS_DELTA := 4.4.0
+JARS_TOKEN := 4.0.0
+JARS_VENV  := .cache/spark-$(JARS_SPARK)-venv
+JARS_STAMP := $(SPARK_JARS)/.spark-$(JARS_SPARK)-delta-$(JARS_DELTA)
+JARS_TESTS := tests/connectors/spark_jars $(patsubst %,tests/spark/test_%.py,\
+  plan_cache plain_rows spark_job lost_jvm changelog_stream connectors_on_spark)
 MVN_COPY   := mvn -q -B dependency:copy-dependencies
+MVN_SPARK  := $(MVN_COPY) -f tests/connectors/spark_jars/pom.xml -DincludeScope=runtime \
+  -DoutputDirectory=$(CURDIR)/$(SPARK_JARS) -Dspark=$(JARS_SPARK) -Ddelta=$(JARS_DELTA) -Ddelta.for=$(basename $(JARS_SPARK))
+LEFT_OUT   := left out: the tests with Spark's own Kafka source and with Delta's, because
 
 test-connectors: $(STAMP)
 	@ls $(KAFKA_JARS)/kafka_2.13-*.jar >/dev/null 2>&1 \
 	  || $(MVN_COPY) -f tests/connectors/broker/pom.xml -DoutputDirectory=$(CURDIR)/$(KAFKA_JARS) \
 	  || echo "left out: the tests with a Kafka broker, because mvn could not fetch its jars"
-	@spark=$$($(BIN)/python -c 'import pyspark; print(pyspark.__version__)'); \
-	[ -n "$$EVERWHEN_SPARK_JARS" ] || ls $(SPARK_JARS)/spark-sql-kafka-0-10_2.13-$$spark.jar >/dev/null 2>&1 || { rm -rf $(SPARK_JARS); \
-	  $(MVN_COPY) -f tests/connectors/spark_jars/pom.xml -Dspark=$$spark -DoutputDirectory=$(CURDIR)/$(SPARK_JARS) \
-	    >/dev/null 2>&1; } \
-	  || echo "left out: the tests with Spark's Kafka source, because mvn could not fetch its jars for Spark $$spark"
-	$(BIN)/python -m pytest -q -m 'slow or not slow' -rs tests/connectors $(ARGS)
+	$(BIN)/python -m pytest -q -m 'slow or not slow' -rs tests/connectors --ignore tests/connectors/spark_jars $(ARGS)
+	@$(MAKE) -s --no-print-directory $(JARS_VENV)/.installed 2>/dev/null || true
+	@[ ! -e $(JARS_VENV)/.installed ] || { echo "with PySpark $(JARS_SPARK):"; \
+	  $(JARS_VENV)/bin/python -m pytest -q -m 'slow or not slow' -rs $(JARS_TESTS) $(ARGS); }
+
+# Maven has the token provider, which the Kafka source cannot do without, of fewer versions than the source itself.
+$(JARS_STAMP):
+	@rm -rf $(SPARK_JARS); $(MVN_SPARK) >/dev/null 2>&1 || { $(MVN_SPARK) -Dtoken=$(JARS_TOKEN) >/dev/null 2>&1 \
+	  && echo "mvn has no Kafka token provider for Spark $(JARS_SPARK): that of $(JARS_TOKEN) is taken"; } \
+	  || { echo "$(LEFT_OUT) mvn could not fetch their jars for Spark $(JARS_SPARK)"; exit 1; }
+	@touch $@
+
+$(JARS_VENV)/.installed: $(STAMP) $(if $(EVERWHEN_SPARK_JARS),,$(JARS_STAMP))
+	@echo "installing with PySpark $(JARS_SPARK) into $(JARS_VENV)"; mkdir -p $(JARS_VENV); \
+	sed 's/^pyspark==.*/pyspark==$(JARS_SPARK)/' constraints.txt >$(JARS_VENV)/constraints.txt; \
+	{ $(BIN)/python -m venv $(JARS_VENV) \
+	  && $(JARS_VENV)/bin/python -m pip install --quiet -e '.[dev]' -c $(JARS_VENV)/constraints.txt; } \
+	  || { echo "$(LEFT_OUT) pip could not install PySpark $(JARS_SPARK)"; exit 1; }
+	@touch $@
 
 test-page: $(STAMP)
 	EVERWHEN_PICTURES=$(PICTURES) EVERWHEN_EXAMPLES=200 $(BIN)/python -m pytest -q -m 'slow or not slow' -rs tests/serve $(ARGS)

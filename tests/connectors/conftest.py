@@ -1,4 +1,4 @@
-"""Servers for all tests of a worker: Kafka inside its client library, a real broker where its jars are, PostgreSQL."""
+"""For all tests of a worker: Kafka inside its client library, a real broker where its jars are, PostgreSQL; jars."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from connectors.kafka_broker import Broker, jars, real_broker
+from connectors.kafka_broker import Broker, real_broker
+from connectors.kafka_broker import jars as broker_jars
 from connectors.kafka_cluster import Cluster, mock_cluster
 from connectors.postgres_server import logical_server
 
@@ -21,10 +22,22 @@ def cluster() -> Iterator[Cluster]:
 
 @pytest.fixture(scope="session")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
-    if jars() is None:
+    if broker_jars() is None:
         pytest.skip("left out: there is no Kafka broker here (make test-connectors fetches its jars with mvn)")
     with real_broker(tmp_path_factory.mktemp("broker")) as found:
         yield found
+
+
+@pytest.fixture(scope="session")
+def jars() -> str:
+    """Those of Spark's own sources, as `spark.jars` takes them."""
+    from connectors.spark_jars.jars import found_jars
+
+    found = found_jars()
+    if found is None:
+        pytest.skip("left out: no jars of Spark's Kafka source and of Delta for this PySpark (make test-connectors)")
+    print(*(jar.name for jar in found))
+    return ",".join(map(str, found))
 
 
 @pytest.fixture(scope="session")

@@ -37,12 +37,14 @@ Row = tuple[Any, ...]
 
 
 def write(place: Path, epoch: int, rows: Sequence[Row], schema: pa.Schema = ELEMENTS) -> None:
-    """One epoch's file; written again, it takes the place of the one before."""
+    """One epoch's file; written again, it takes the place of the one before.  It appears whole: Spark, which may be
+    looking, would take one that is still empty for all there is."""
     place.mkdir(parents=True, exist_ok=True)
     columns = [pa.array([row[at] for row in rows], field.type) for at, field in enumerate(schema)]
-    target = place / f"{epoch:06d}.parquet"
-    pq.write_table(pa.Table.from_arrays(columns, schema=schema), target)
-    os.utime(target, (1_700_000_000 + epoch, 1_700_000_000 + epoch))
+    aside = place / f".{epoch:06d}.part"
+    pq.write_table(pa.Table.from_arrays(columns, schema=schema), aside)
+    os.utime(aside, (1_700_000_000 + epoch, 1_700_000_000 + epoch))
+    aside.replace(place / f"{epoch:06d}.parquet")
 
 
 def read(spark: SparkSession, place: Path, ddl: str = DDL) -> DataFrame:
