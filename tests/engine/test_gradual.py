@@ -62,6 +62,26 @@ def test_a_join_order_changes_in_slices(emit: str) -> None:
     ew.testing.assert_same_history(ew.History.of(said, right.schema), ew.History.of(other, right.schema))
 
 
+def test_whoever_asks_why_it_is_silent_does_not_hurry_a_switch() -> None:
+    """A copy would end it."""
+    left, right, _ = FORMS["join of three"]
+    session = Session(emit="final")
+    session._network.slice_rows = 6
+    session.register("q", left)
+    for t in range(30):
+        session.push({name: batch(name, rows_of(name, t), Cti(t - lag)) for lag, name in enumerate(NAMES)})
+        if t == 20:
+            session.replace("q", right)
+    assert gradually(session) is not None
+    found = session.waiting("q")
+    assert gradually(session) is not None and found.reason == "not tried"
+    assert "another plan takes over in slices" in str(found)
+    while gradually(session) is not None:
+        t += 1
+        session.push({name: batch(name, rows_of(name, t), Cti(t - lag)) for lag, name in enumerate(NAMES)})
+    assert session.waiting("q").reason != "not tried"
+
+
 @pytest.mark.property
 @pytest.mark.parametrize("kind", FORMS)
 @pytest.mark.parametrize("emit", ["final", "ended", "current", "all"])

@@ -89,6 +89,8 @@ def test_a_large_switch_goes_in_slices(emit: str, monkeypatch: pytest.MonkeyPatc
         one += goes.push(epoch)["out"].elements()
         other += stays.push(epoch)["out"].elements()
         sliced += goes._gradual is not None
+        if goes._gradual is not None:  # to ask why it is silent does not hurry it
+            assert "takes over in slices" in str(goes.waiting()) and goes._gradual is not None
         if t == 216:
             state, goes = goes.snapshot(), LocalRuntime(now, emit)
             goes.restore(through_file(state), replaced=None if state["migrating"] is None else before)

@@ -215,6 +215,10 @@ class ChangingRuntime(ABC):
         found = None if self._under is None else self._under.output.cutover
         return found if isinstance(found, GradualCutover) else None
 
+    @property
+    def is_switching(self) -> bool:
+        return self._gradual is not None
+
     def _begin_slices(self) -> None:
         """An epoch begins."""
         if (gradual := self._gradual) is not None:

@@ -6,6 +6,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import cache
 from typing import Any, overload
 
 from everwhen.algebra.nodes import Node
@@ -18,7 +19,7 @@ from everwhen.engine.node import OperatorNode
 from everwhen.engine.observe.analyze import Analysis
 from everwhen.engine.observe.metadata import OperatorMetadata, filter_metadata, node_metadata
 from everwhen.engine.observe.observer import Metadata, Observer, Subscription
-from everwhen.engine.observe.silence.find_waiting import Writes, find_waiting
+from everwhen.engine.observe.silence.find_waiting import SWITCHING, Writes, find_waiting
 from everwhen.engine.observe.silence.situation import goes_on, situation, sources_need
 from everwhen.engine.observe.silence.waiting import Waiting
 from everwhen.engine.observe.subjects import Subject, subjects
@@ -122,16 +123,16 @@ class LocalView(ABC):
         >>> print(runtime.waiting().needs[0].remedy)
         {"op":"cti","t":2} of S
         """
-        flow, state, now = self._dataflow.flow, self.snapshot(), self._clock()
+        flow, now, state = self._dataflow.flow, self._clock(), cache(self.snapshot)  # taken only if it is copied
 
         def copy() -> LocalView:
             made: Any = type(self)
             copied: LocalView = made(self._asked, clock=lambda: now, consistency=self._built)
-            copied.restore(state, self._left())
+            copied.restore(state(), self._left())
             return copied
 
         now_known = situation(query, flow, self._ingress, flow.outputs[query], copy, self.unknown_spans())
-        return find_waiting(replace(now_known, writes=writes))
+        return find_waiting(replace(now_known, writes=writes, untried=SWITCHING if self.is_switching else ""))
 
     def needs(self, t: int, query: str = "out") -> Mapping[str, int]:
         """What sources have to promise, as far as is known now, so that a query promises all before `t`: by the rules
@@ -154,6 +155,11 @@ class LocalView(ABC):
     def error_of(self, query: str) -> str:
         """Why a query has failed: none fails alone, what is wrong is raised."""
         return ""
+
+    @property
+    @abstractmethod
+    def is_switching(self) -> bool:
+        """Whether another plan takes over in slices, which a snapshot would end."""
 
     @abstractmethod
     def unknown_spans(self) -> dict[str, tuple[int, int]]:

@@ -56,7 +56,7 @@ from everwhen.engine.observe.graph import GraphNode, QueryEnd, Sizes, graph
 from everwhen.engine.observe.graph_html import MOST_TABLES, answer_html, graph_html
 from everwhen.engine.observe.metadata import OperatorMetadata
 from everwhen.engine.observe.observer import Metadata, Observer, Subscription
-from everwhen.engine.observe.silence.find_waiting import find_waiting
+from everwhen.engine.observe.silence.find_waiting import SWITCHING, find_waiting
 from everwhen.engine.observe.silence.situation import goes_on, own_copy, situation, sources_need
 from everwhen.engine.observe.silence.waiting import Waiting
 from everwhen.engine.observe.subjects import Subject, subjects
@@ -64,7 +64,6 @@ from everwhen.engine.output_port import standing_elements
 from everwhen.engine.session import metrics
 from everwhen.engine.session import snapshot as session_state
 from everwhen.engine.session.cutover import lowered
-from everwhen.engine.session.joining.gradual import GradualCutover
 from everwhen.engine.session.output_port import Cutover, EmittedBatch
 from everwhen.engine.session.output_port import Subscription as Tail
 from everwhen.engine.session.query_registry import Entry
@@ -163,7 +162,7 @@ class Session(ReplacedQueries):
                 over = self._as_usual(entry) or over
         if over or len(results) < len(heard):
             self._tidy()
-        if not any(isinstance(each.cutover, GradualCutover) for each in self._network.outlets.values()):
+        if not self._is_switching:
             self._network.pool.collect()  # rows are told apart by their codes while they go over
         self._observer.publish()
         for name, batch in results.items():
@@ -297,7 +296,7 @@ class Session(ReplacedQueries):
         entry = self._catalogue[name]
         if entry.exit is None:
             raise QueryError(f"the query {name!r} {entry.how}, so it waits for nothing; start it")
-        network, state, now = self._network, own_copy(self.snapshot()), self._clock()
+        network, now = self._network, self._clock()
         before = {each: made.replaces for each, made in self._catalogue.entries.items()}
         queries = {
             each: made.node if (old := before[each]) is None else (old.node, made.node)
@@ -311,6 +310,8 @@ class Session(ReplacedQueries):
 
         outlet = network.outlets[entry.exit]
         found = situation(name, network.flow, network.ingress, outlet, copy, {}, entry.valid_from)
+        found = replace(found, untried=SWITCHING if self._is_switching else "")
+        state = {} if found.why_untried else own_copy(self.snapshot())
         last = metrics.last_filters(entry, now, outlet.encoder.cti, "")
         if last is not None:  # behind all operators
             found = replace(found, operators=[*found.operators, last])

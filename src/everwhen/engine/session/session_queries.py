@@ -251,6 +251,11 @@ class SessionQueries(ABC):
         entry.exit, entry.own, entry.level = exit, self._moves, level
         self._tidy()
 
+    @property
+    def _is_switching(self) -> bool:
+        """Whether another plan takes over in slices, which a snapshot would end."""
+        return any(isinstance(each.cutover, GradualCutover) for each in self._network.outlets.values())
+
     def _finish_switches(self) -> None:
         """Let all that goes over in slices go over now: what comes next has to find plans that are whole."""
         over = False

@@ -47,6 +47,8 @@ LARGEST: Final = 1_000_000
 Writes = Callable[[ElementBatch], tuple[int, int]]
 _PATTERNS: Final = 8
 """So many patterns are tried at most."""
+SWITCHING: Final = "another plan takes over in slices, and a copy would have to do the rest of it at once"
+"""Why nothing is copied while it does."""
 _EPOCHS: Final = 1_000
 """After so many epochs a trial ends although rows still go round."""
 
@@ -92,6 +94,12 @@ class Situation:
     """How many rows a sink that lets some wait would write if this was said, and the first instant of those that do;
     without, what is said counts."""
 
+    @property
+    def why_untried(self) -> str:
+        """Why nothing is copied."""
+        many = f"there are {self.state_rows:,} rows of state, and at most {LARGEST:,} are copied"
+        return self.untried or (many if self.state_rows > LARGEST else "")
+
 
 def find_waiting(now: Situation) -> Waiting:
     """Why the query says nothing."""
@@ -102,10 +110,7 @@ def find_waiting(now: Situation) -> Waiting:
     for merge, (first, end) in (now.unknown or {}).items():
         detail = f"the instants from {show(first)} to {show(end)}"
         return Waiting(now.query, "unknown span", here, operator=merge, detail=detail, **told)
-    untried = now.untried
-    if now.state_rows > LARGEST:
-        untried = untried or f"there are {now.state_rows:,} rows of state, and at most {LARGEST:,} are copied"
-    if untried:
+    if untried := now.why_untried:
         return _not_tried(now, here, untried, told) if open_ else Waiting(now.query, "ended", here, **told)
     search = _Search(now, open_)
     if search.enough(by_itself := search.brings({})):
