@@ -75,3 +75,11 @@ def test_secrets_are_not_shown():
     found = checked("kafka", DECLARED, ("s", "t"), {"password": "hunter2"})
     assert "hunter2" not in str(found)
     assert "password = '…'" in str(found)
+
+
+def test_what_says_how_a_system_is_reached_may_change() -> None:
+    """It is no part of what a checkpoint belongs to."""
+    declared = (Option("topic", "text"), Option("servers", "text", free=True), Option("password", "text", secret=True))
+    one, other = (checked("kafka", declared, ("bids",), {"servers": at, "password": at}) for at in ("a:1", "b:2"))
+    assert one.lasting == other.lasting == "kafka(topic = 'bids', password = '…')"
+    assert str(one) == "kafka(topic = 'bids', servers = 'a:1', password = '…')"

@@ -47,6 +47,7 @@ class OptionError(QueryError):
 @dataclass(frozen=True, slots=True)
 class Option:
     """One option.  `least`: the smallest number.  `choices`: the texts that are possible.  `secret`: it is never shown.
+    `free`: it says how a system is reached, not what is read or written, so it may change from start to start.
 
     A name that ends in `.*`, of type `texts`, takes all options of that beginning, such as 'properties.acks'.
     """
@@ -59,6 +60,7 @@ class Option:
     choices: tuple[str, ...] = ()
     least: float | None = None
     secret: bool = False
+    free: bool = False
     aliases: tuple[str, ...] = ()
 
     @property
@@ -117,10 +119,19 @@ class Options(Mapping[str, Any]):
         """The options of one beginning, without it."""
         return dict(self.values_[name] or {})
 
+    @property
+    def lasting(self) -> str:
+        """As text, without what may change from start to start."""
+        return self._shown({each.name for each in self.declared if each.free})
+
     def __str__(self) -> str:
+        return self._shown(set())
+
+    def _shown(self, without: set[str]) -> str:
         hidden = {each.name for each in self.declared if each.secret}
-        shown = {name: "…" if name in hidden else value for name, value in self.values_.items() if value is not None}
-        return f"{self.of}({', '.join(f'{name} = {value!r}' for name, value in shown.items())})"
+        there = {name: value for name, value in self.values_.items() if value is not None and name not in without}
+        shown = (f"{name} = {'…' if name in hidden else value!r}" for name, value in there.items())
+        return f"{self.of}({', '.join(shown)})"
 
 
 def checked(of: str, declared: Sequence[Option], arguments: Sequence[Any], named: Mapping[str, Any]) -> Options:

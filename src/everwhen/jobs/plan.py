@@ -101,9 +101,9 @@ class JobPlan:
 
     def identity(self, asked: bool = False) -> dict[str, str]:
         """What must not change while the job has state: its queries as they run, or as they were asked."""
-        found = {f"source {name}": str(each.options) for name, each in self.sources.items()}
+        found = {f"source {name}": each.options.lasting for name, each in self.sources.items()}
         for name, each in self.sinks.items():
-            found[f"sink {name}"] = f"{each.options}, form {each.form}, key {', '.join(each.key) or '-'}"
+            found[f"sink {name}"] = f"{each.options.lasting}, form {each.form}, key {', '.join(each.key) or '-'}"
             found[f"query of {name}"] = explain(each.asked if asked else each.node)
             found[f"level of {name}"] = str(each.level.to_plain())
         return found

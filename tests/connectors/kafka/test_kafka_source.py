@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from connectors.kafka_cluster import SCHEMA, Cluster
+from connectors.kafka_cluster import SCHEMA, Cluster, mock_cluster
 from everwhen.connectors.options import OptionError
 from everwhen.connectors.registry import SourcePlace
 from everwhen.core.schema import Schema
@@ -52,6 +52,28 @@ def test_rows_by_a_column_of_time(cluster: Cluster) -> None:
         "insert [100, 101) item=7 name=null",
     ]
     source.close()
+
+
+def test_offsets_of_another_cluster_are_refused(cluster: Cluster) -> None:
+    """Brokers may get other addresses; the same offsets of another cluster are other messages."""
+    cluster.put("moved", rows(2))
+    source = cluster.source("moved", ORDERED)
+    assert len(taken(source, 2)) == 2
+    position = json.loads(json.dumps(source.position))
+    source.close()
+    with mock_cluster() as elsewhere:
+        elsewhere.put("moved", rows(5))
+        other = elsewhere.source("moved", ORDERED)
+        with pytest.raises(
+            StateError, match=r"is of the cluster mock.+, and at .+ is the cluster mock.+check the option"
+        ):
+            other.seek(position)
+        other.close()
+    again = Cluster(f"{cluster.servers},127.0.0.1:9").source("moved", ORDERED)
+    again.seek(position)
+    cluster.put("moved", rows(1, 2))
+    assert taken(again) == ["insert [20, 21) item=2 name='n2'"]
+    again.close()
 
 
 def test_timestamps_as_text_and_rows_by_the_messages_own_time(cluster: Cluster) -> None:

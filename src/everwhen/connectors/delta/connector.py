@@ -31,13 +31,13 @@ from everwhen.sinks.rows import RowSink
 from everwhen.stream.element_batch import ElementBatch
 
 _WHERE: Final = (Option("path", "text", "the table's path or address", required=True),)
-_HOW: Final = (Option("storage.*", "texts", "options of the store, as 'storage.AWS_REGION'", secret=True),)
+_HOW: Final = (Option("storage.*", "texts", "options of the store, as 'storage.AWS_REGION'", secret=True, free=True),)
 _READ: Final = (
     *_WHERE,
     Option("key", "names", "the columns that tell rows apart: rows then live from change to change"),
     Option("start", "text", "the first version that is read: 'earliest', 'latest', or its number", default="earliest"),
     Option("disorder", "duration", "by how much a row may be behind others"),
-    Option("heartbeat", "duration", "how often a table at rest is said to be at rest", default="1 s"),
+    Option("heartbeat", "duration", "how often a table at rest is said to be at rest", default="1 s", free=True),
     STATE,
     *_HOW,
 )

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from everwhen.connectors.registry import needs
-from everwhen.errors import EverwhenError, QueryError
+from everwhen.errors import EverwhenError, QueryError, SourceError
 
 _LOG: Final = logging.getLogger("everwhen.kafka")
 _LOG.addHandler(logging.NullHandler())
@@ -55,6 +55,12 @@ class Topic:
             return getattr(kafka, kind)(whole, logger=_LOG)
         except kafka.KafkaException as bad:
             raise QueryError(f"kafka: {_text(bad)} (the options properties.… are those of librdkafka)") from None
+
+    def cluster(self, client: Any) -> str | None:
+        """Which cluster answers, if it says so."""
+        with self.explained(SourceError):
+            found = client.list_topics(timeout=self.timeout).cluster_id
+        return None if found is None else str(found)
 
     def partitions(self, client: Any, error: type[EverwhenError]) -> tuple[int, ...]:
         """The partitions of the topic, which must be there."""

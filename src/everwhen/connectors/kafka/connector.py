@@ -29,13 +29,16 @@ _WHERE: Final = (
         "text",
         "the brokers, as 'host:9092, host2:9092'",
         required=True,
+        free=True,
         aliases=("properties.bootstrap.servers", "bootstrap.servers"),
     ),
     Option("topic", "text", "the topic", required=True),
 )
 _HOW: Final = (
-    Option("timeout", "duration", "how long a broker is waited for", default="10 s"),
-    Option("properties.*", "texts", "settings of librdkafka, as 'properties.security.protocol'", secret=True),
+    Option("timeout", "duration", "how long a broker is waited for", default="10 s", free=True),
+    Option(
+        "properties.*", "texts", "settings of librdkafka, as 'properties.security.protocol'", secret=True, free=True
+    ),
 )
 _READ: Final = (
     *_WHERE,

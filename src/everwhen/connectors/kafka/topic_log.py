@@ -2,7 +2,8 @@
 
 What lies between two positions is given by partition and then by offset.  A position is always just behind a message
 that was read, so reading to it again can tell whether the same messages are still there: if one of them was deleted
-(retention, compaction), that is an error.
+(retention, compaction), that is an error.  A position names the cluster, too: brokers may get other addresses, and
+offsets of another cluster mean other messages.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from everwhen.errors import SourceError, StateError
 
 _LOOK: Final = 0.02
 _REFRESH: Final = 30.0
+_CLUSTER: Final = "cluster"
 _REMEDY: Final = "take a new checkpoint and a new output, or restore the topic"
 
 
@@ -33,6 +35,7 @@ class TopicLog:
         self._down: float | None = None
         self._refreshed = 0.0
         self._ends: dict[int, int] = {}
+        self._cluster: str | None = None
 
     def __getstate__(self) -> dict[str, Any]:
         assert self._client is None, "it is open"
@@ -52,7 +55,8 @@ class TopicLog:
 
     @property
     def position(self) -> dict[str, Any]:
-        return {str(part): offset for part, offset in sorted(self._offsets.items())}
+        known = {} if self._cluster is None else {_CLUSTER: self._cluster}
+        return {**known, **{str(part): offset for part, offset in sorted(self._offsets.items())}}
 
     @property
     def parts(self) -> tuple[str, ...]:
@@ -84,9 +88,9 @@ class TopicLog:
         self._assign()
 
     def seek(self, position: Plain) -> None:
-        self._offsets = {int(part): offset for part, offset in position.items()}
-        self._ahead = {}
         there = self.topic.partitions(self._opened(), SourceError)
+        self._offsets = self._offsets_of(position)
+        self._ahead = {}
         if missing := sorted(set(self._offsets) - set(there)):
             raise StateError(f"{self.shown}: partition {missing[0]} was read and is gone ({_REMEDY})")
         self._assign()
@@ -110,7 +114,7 @@ class TopicLog:
         return found
 
     def take_to(self, position: Plain) -> list[Any] | None:
-        target = {int(part): offset for part, offset in position.items()}
+        target = self._offsets_of(position)
         if fresh := set(target) - set(self._offsets):
             self._offsets |= dict.fromkeys(fresh, 0)
             self._assign()
@@ -158,12 +162,23 @@ class TopicLog:
             client = self.topic.consumer(error_cb=self._heard)
             try:
                 self.topic.partitions(client, SourceError)
+                self._cluster = self.topic.cluster(client)
             except BaseException:
                 client.close()
                 raise
             self._client = client
             self._refreshed = time.monotonic()
         return self._client
+
+    def _offsets_of(self, position: Plain) -> dict[int, int]:
+        """By partition; an error if they are those of another cluster."""
+        read, here = position.get(_CLUSTER), self._cluster
+        if None not in (read, here) and read != here:
+            raise StateError(
+                f"{self.shown}: what was read is of the cluster {read}, and at {self.topic.servers} is the cluster "
+                f"{here}, where the same offsets are other messages (check the option servers; else {_REMEDY})"
+            )
+        return {int(part): offset for part, offset in position.items() if part != _CLUSTER}
 
     def _heard(self, error: Any) -> None:
         from confluent_kafka import KafkaError

@@ -34,13 +34,13 @@ _WHERE: Final = (
     Option("connection", "text", "as libpq writes it: 'host=db dbname=shop'", required=True, secret=True),
     Option("table", "text", "the table", required=True),
     Option("schema", "text", "the schema of the database", default="public"),
-    Option("timeout", "duration", "how long a lock of somebody else is waited for", default="10 s"),
+    Option("timeout", "duration", "how long a lock of somebody else is waited for", default="10 s", free=True),
 )
 _READ: Final = (
     *_WHERE,
     Option("key", "names", "the columns that tell rows apart: the primary key"),
     STATE,
-    Option("heartbeat", "duration", "how often a table at rest is said to be at rest", default="1 s"),
+    Option("heartbeat", "duration", "how often a table at rest is said to be at rest", default="1 s", free=True),
     Option("slot", "text", "the name of the replication slot and publication (default: everwhen_ and the stream)"),
 )
 
