@@ -2,8 +2,8 @@
 
 Spark starts in one thread, so that the terminal always says what is happening and Ctrl-C works at any moment.  Loops
 that are not compiled yet are compiled in a process of its own (`loops.py`), with what the others leave of the
-processor; until then workers interpret them.  The streams are paced, and an epoch takes a second of them at the most,
-so that a slow machine shows the same at a slower pace.  What is written goes to a temporary directory, which is removed
+processor; until then workers interpret them.  The streams are paced, and an epoch takes two seconds of them at the
+most, so that a slow machine shows the same at a slower pace.  What is written goes to a temporary directory, which is removed
 at the end.
 """
 
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
     from everwhen.spark import EpochReport, Handle
 
-EPOCH_ROWS: Final = RATE  # at most so many in an epoch; one task makes them in 0.02 s, so there is one per stream
+EPOCH_ROWS: Final = 2 * RATE  # at most so many in an epoch; one task makes them in 0.04 s, so there is one per stream
 FIRST_ROWS: Final = RATE // 10  # in the first one, so that there is something to see
 DEPTH: Final = 4
 FRAME_SECONDS: Final = 0.25
