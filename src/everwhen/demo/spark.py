@@ -3,8 +3,8 @@
 Spark starts in one thread, so that the terminal always says what is happening and Ctrl-C works at any moment.  Loops
 that are not compiled yet are compiled in a process of its own (`loops.py`), with what the others leave of the
 processor; until then workers interpret them.  The streams are paced, and an epoch takes two seconds of them at the
-most, so that a slow machine shows the same at a slower pace.  What is written goes to a temporary directory, which is removed
-at the end.
+most, so that a slow machine shows the same at a slower pace.  What is written goes to a temporary directory, which is
+removed at the end.
 """
 
 from __future__ import annotations
