@@ -114,6 +114,15 @@ def test_in_the_background_it_is_watched_stopped_and_killed(desk, capsys):
     assert (desk / "dear.jsonl").read_text().count("\n") == 1
 
 
+def test_a_job_that_is_asked_to_end_while_it_starts_says_so(desk):
+    words = [sys.executable, "-m", "everwhen.cli", "start", "job.sql", "--checkpoint", "st", "--engine", "local"]
+    with subprocess.Popen(words, stderr=subprocess.PIPE) as child:
+        waited((desk / "st").exists)
+        child.send_signal(signal.SIGTERM)
+        assert child.wait(60) == 143
+        assert child.stderr is not None and child.stderr.read().startswith(b"everwhen: ")
+
+
 @pytest.mark.parametrize(
     ("number", "ends"), [(signal.SIGINT, 130), pytest.param(signal.SIGTERM, 143, marks=pytest.mark.slow)]
 )
@@ -124,5 +133,6 @@ def test_signals_stop_a_job_in_the_foreground_within_a_second(desk, number, ends
         began = time.monotonic()
         child.send_signal(number)
         assert child.wait(60) == ends
+        assert child.stderr is not None and b"job.sql: stopped; started again, it goes on" in child.stderr.read()
         assert time.monotonic() - began < 10.0  # a second, and what it takes to leave Python on a busy machine
     assert json.loads((desk / "st" / "status.json").read_text())["state"] == "stopped"

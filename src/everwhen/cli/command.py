@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import signal
 import sys
+import threading
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import IO, Any, Final, NamedTuple
@@ -52,6 +55,23 @@ class Interrupted(KeyboardInterrupt):
         match stop:
             case Abandoned(status=status) | Interrupted(status=status) | SystemExit(code=int(status)):
                 self.status = status
+
+
+@contextmanager
+def terminated() -> Iterator[None]:
+    """Being asked to end is an end like any other: it is told, what was written aside is removed, Spark is stopped."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def end(number: int, frame: object) -> None:
+        raise Interrupted("interrupted", SystemExit(TERMINATED))
+
+    before = signal.signal(signal.SIGTERM, end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def fail(error: object, status: int) -> int:

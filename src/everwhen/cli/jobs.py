@@ -12,7 +12,18 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from everwhen.cli.command import DONE, FAILED, Command, count_of, count_option, fail, note, tick_option, warn
+from everwhen.cli.command import (
+    DONE,
+    FAILED,
+    Command,
+    Interrupted,
+    count_of,
+    count_option,
+    fail,
+    note,
+    tick_option,
+    warn,
+)
 from everwhen.cli.query import query_text
 from everwhen.engine.interruption import interruptible
 from everwhen.errors import InUseError, QueryError, StateError
@@ -121,9 +132,9 @@ def _logged(tell: JobLog, name: str, work: Callable[[], str]) -> str:
     quiet = tell.quietly
     try:
         ended = work()
-    except (KeyboardInterrupt, SystemExit):
+    except (KeyboardInterrupt, SystemExit) as stop:
         quiet(f"{name}: stopped")
-        raise
+        raise Interrupted(f"{name}: stopped; started again, it goes on", stop) from None
     except InUseError:
         raise
     except Exception as bad:

@@ -21,7 +21,18 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Final
 
 from everwhen.cli import explain, jobs, run, serve, shell, streams
-from everwhen.cli.command import DONE, FAILED, WRONG_COMMAND, WRONG_INPUT, Command, Interrupted, fail, note, warn
+from everwhen.cli.command import (
+    DONE,
+    FAILED,
+    WRONG_COMMAND,
+    WRONG_INPUT,
+    Command,
+    Interrupted,
+    fail,
+    note,
+    terminated,
+    warn,
+)
 from everwhen.engine.interruption import leave
 from everwhen.errors import EverwhenError, InputError, QueryError
 from everwhen.startup import is_program, loaded
@@ -38,10 +49,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         loaded()
         _say_warnings()
-        options = _parser().parse_args(argv)
-        status: int = options.command(options)
-        sys.stdout.flush()
-        return status
+        with terminated():
+            options = _parser().parse_args(argv)
+            status: int = options.command(options)
+            sys.stdout.flush()
+            return status
     except SystemExit as stop:  # argparse has said what it had to say
         return stop.code if isinstance(stop.code, int) else WRONG_COMMAND
     except KeyboardInterrupt as stop:

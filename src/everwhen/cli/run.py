@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import argparse
 import os
-import signal
-import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Final
@@ -16,7 +13,6 @@ from typing import TYPE_CHECKING, Final
 from everwhen.algebra.builder import Stream
 from everwhen.cli.command import (
     DONE,
-    TERMINATED,
     Command,
     Interrupted,
     count_option,
@@ -89,7 +85,7 @@ def _run(options: argparse.Namespace) -> int:
     if replay.is_asked:
         options.engine = "local"
     columns = LiveColumns(options) if live else None
-    with _terminated(), compiled(options, need_files=True, columns=columns) as found:
+    with compiled(options, need_files=True, columns=columns) as found:
         asked = level(options, found.program.consistency)
         _check_output(options.out, found)
         _check_bounds(found, options.allow_unbounded)
@@ -200,23 +196,6 @@ def _check_bounds(found: Compiled, allow: bool) -> None:
         warn(entry)
     for hint in one_instant(found.logical):
         warn(hint)
-
-
-@contextmanager
-def _terminated() -> Iterator[None]:
-    """Being asked to end is an end like any other: what was written aside is removed, Spark is stopped."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-
-    def end(number: int, frame: object) -> None:
-        raise Interrupted("interrupted", SystemExit(TERMINATED))
-
-    before = signal.signal(signal.SIGTERM, end)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
 
 
 RUN: Final = Command(
