@@ -57,6 +57,7 @@ LONG_WORKS = (
     "ffp",
     "nexmark_suite",
     "top_n",
+    "neighbours",
     "patterns",
     "follow",
     "versus_spark",
@@ -78,6 +79,7 @@ OWN_PROGRAM = {
     "ffp": ("ffp.py",),
     "nexmark_suite": ("nexmark_suite.py", "100000", "10000"),
     "top_n": ("top_n.py",),
+    "neighbours": ("neighbours.py",),
     "patterns": ("patterns.py",),
     "follow": ("follow.py",),
     "versus_spark": ("versus_spark.py",),
@@ -193,6 +195,7 @@ WORKS: dict[str, tuple[Measurement, ...]] = {
     "memory": tuple(Measurement("everwhen-local", ("current", events)) for events in ("2000000", "10000000")),
     "nexmark_suite": tuple(Measurement("everwhen-local", (f"q{i}",)) for i in range(24)),
     "top_n": tuple(Measurement("everwhen-local", (bids,)) for bids in ("40000", "158000")),
+    "neighbours": tuple(Measurement("everwhen-local", (rows,)) for rows in ("2000", "8000")),
     "patterns": (Measurement("everwhen-local"),),
     "follow": tuple(Measurement("everwhen-local", (case,)) for case in ("latency", "memory")),
     "versus_spark": tuple(

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
@@ -14,7 +15,9 @@ from everwhen.algebra.nodes import Ordering
 from everwhen.core.time import INF
 from everwhen.errors import EverwhenError
 from everwhen.operators.rank.loops.order import compare
-from everwhen.operators.rank.loops.tree import EARLIEST, FIRST, HI, LEFT, LO, PRIORITY, RIGHT, ROW
+from everwhen.operators.rank.loops.row_tree import LATEST, SOONEST
+from everwhen.operators.rank.loops.tree import EARLIEST, FIRST, HI, LEFT, LO, PRIORITY, RIGHT
+from everwhen.operators.rank.ordered_rows import OrderedRows
 from everwhen.operators.rank.ranked_rows import KeptRows
 from everwhen.operators.rank.row_order import RowOrder
 from operators.stepping import codec_of
@@ -22,8 +25,11 @@ from operators.stepping import codec_of
 CODEC = codec_of({"x": pa.int64(), "s": pa.string()})
 
 
-def kept() -> KeptRows:
-    found = KeptRows(CODEC, RowOrder((Ordering("x"),), ("s",), CODEC, ROW))
+BOTH = pytest.mark.parametrize("kind", [KeptRows, OrderedRows])
+
+
+def kept(kind: type[KeptRows] = KeptRows) -> KeptRows:
+    found = kind(CODEC, RowOrder((Ordering("x"),), ("s",), CODEC, kind.head))
     found.grow(4)
     return found
 
@@ -39,7 +45,7 @@ def apply(rows: KeptRows, *segments: tuple[int, int, int, int, int, str], bars: 
 
 def lifetimes(rows: KeptRows, key: int) -> Counter[tuple[int, int, int, str]]:
     records, _ = rows.gather(np.array([key]))
-    x, s = CODEC.decode(records[:, ROW:])
+    x, s = CODEC.decode(records[:, rows.head :])
     return Counter(zip(records[:, LO].tolist(), records[:, HI].tolist(), x.to_pylist(), s.to_pylist(), strict=True))
 
 
@@ -53,6 +59,8 @@ def multiset(rows: KeptRows, key: int) -> Counter[tuple[int, int, str]]:
 
 
 def assert_well_formed(rows: KeptRows, key: int) -> None:
+    if isinstance(rows, OrderedRows):
+        return assert_in_order(rows, key)
     pool, order = rows.pool, rows.order
 
     def visit(v: int) -> tuple[int, int, int]:
@@ -75,10 +83,39 @@ def assert_well_formed(rows: KeptRows, key: int) -> None:
     assert (visit(root)[0] if root >= 0 else 0) == rows.count[key]
 
 
+def assert_in_order(rows: OrderedRows, key: int) -> None:
+    """The tree is a heap, its records stand in order, and each knows the times of those below it."""
+    pool, order = rows.pool, rows.order
+    met: list[int] = []
+
+    def visit(v: int) -> tuple[int, int, int]:
+        """The least start, the largest end and the least end of a subtree."""
+        times = [(int(pool[v, LO]), int(pool[v, HI]), int(pool[v, HI]))]
+        for side in (LEFT, RIGHT):
+            child = int(pool[v, side])
+            if child >= 0:
+                assert pool[child, PRIORITY] <= pool[v, PRIORITY]
+                times.append(visit(child))
+            if side == LEFT:
+                met.append(v)
+        starts, ends, first_ends = zip(*times, strict=True)
+        found = min(starts), max(ends), min(first_ends)
+        assert tuple(pool[v, [EARLIEST, LATEST, SOONEST]].tolist()) == found
+        return found
+
+    if rows.root[key] >= 0:
+        visit(int(rows.root[key]))
+    assert len(met) == rows.count[key]
+    for one, two in pairwise(met):
+        by = compare(pool, one, pool, two, order, 2)
+        assert (by, *pool[one, [LO, HI]].tolist(), one) < (0, *pool[two, [LO, HI]].tolist(), two)
+
+
+@BOTH
 @pytest.mark.parametrize("seed", range(6))
-def test_rows_are_those_of_a_multiset(seed: int) -> None:
+def test_rows_are_those_of_a_multiset(kind: type[KeptRows], seed: int) -> None:
     rng = random.Random(seed)
-    rows = kept()
+    rows = kept(kind)
     expected: Counter[tuple[int, int, str]] = Counter()
     for _ in range(120):
         x, s = rng.randrange(3), rng.choice("ab")
@@ -102,22 +139,25 @@ def test_rows_are_those_of_a_multiset(seed: int) -> None:
     }
 
 
-def test_a_row_that_lives_on_is_one_record() -> None:
-    rows = kept()
+@BOTH
+def test_a_row_that_lives_on_is_one_record(kind: type[KeptRows]) -> None:
+    rows = kept(kind)
     for t in range(5):
         apply(rows, (0, t, t + 1, 1, 7, "a"))
     assert lifetimes(rows, 0) == {(0, 5, 7, "a"): 1} and rows.rows == 1
 
 
-def test_what_is_not_there_cannot_be_taken_back() -> None:
-    rows = kept()
+@BOTH
+def test_what_is_not_there_cannot_be_taken_back(kind: type[KeptRows]) -> None:
+    rows = kept(kind)
     apply(rows, (0, 0, 5, 1, 7, "a"))
     with pytest.raises(EverwhenError, match="takes back a row that is not there"):
         apply(rows, (0, 0, 6, -1, 7, "a"))
 
 
-def test_keys_are_due_when_their_first_row_ends() -> None:
-    rows = kept()
+@BOTH
+def test_keys_are_due_when_their_first_row_ends(kind: type[KeptRows]) -> None:
+    rows = kept(kind)
     apply(rows, (0, 0, 5, 1, 7, "a"), (1, 0, 9, 1, 7, "a"), (2, 0, INF, 1, 7, "a"))
     assert rows.due(4).tolist() == []
     assert rows.due(5).tolist() == [0]

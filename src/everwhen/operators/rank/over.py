@@ -1,14 +1,17 @@
 """Functions over frames as an operator: per snapshot, kept up to date by what changes.
 
-Kept are rows until `ve ≤ c`, per partition.  Within the instants that a change touches all rows of the partition that
-are alive there are walked along their edges (`loops/frames.py`), before the change and after it, and the difference
-leaves.  So a step costs as much as there are rows alive in the spans that it touches, times, for frames that are not
-a fixed number of rows, the rows of the partition that are alive together.
+Kept are rows until `ve ≤ c`, per partition.  Within the instants that a change touches rows of the partition that are
+alive there are walked along their edges (`loops/frames.py`), before the change and after it, and the difference leaves.
+
+Where frames reach a fixed number of rows, these are the rows near to what changes (`loops/near.py`), unless that is
+most of the partition: a step costs as much as there are near rows, not as many as live on.  Else they are all rows: a
+step costs as much as there are rows alive in the spans that it touches, times the rows that are alive together.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
@@ -20,9 +23,9 @@ from everwhen.core.scalars import from_python
 from everwhen.errors import EvaluationError
 from everwhen.operators.rank.loops import frame_functions as functions
 from everwhen.operators.rank.loops.frames import OUT, Frames, framed
-from everwhen.operators.rank.loops.tree import ROW
+from everwhen.operators.rank.ordered_rows import OrderedRows, everything
 from everwhen.operators.rank.partitions import RankedPartitions
-from everwhen.operators.rank.ranked_rows import Touched
+from everwhen.operators.rank.ranked_rows import KeptRows, Touched
 from everwhen.rows.changes import Changes, no_changes
 from everwhen.rows.codec import BITS, RowCodec, encode_column
 from everwhen.rows.interner import is_pooled
@@ -44,8 +47,10 @@ class OverOperator(RankedPartitions):
     """See the module."""
 
     def __init__(self, node: Over, source: RowCodec, codec: RowCodec) -> None:
-        super().__init__(node.partition, node.order, node.ties, source, codec)
         self._node = node
+        self._reach = _reach(node.functions)
+        kept = KeptRows if self._reach < 0 else OrderedRows
+        super().__init__(node.partition, node.order, node.ties, source, codec, kept)
         n = len(node.functions)
         self._functions = np.zeros((n, functions.NUMBERS), np.int64)
         self._floats = np.zeros((n, 2), np.float64)
@@ -59,12 +64,13 @@ class OverOperator(RankedPartitions):
 
     def _set(self, at: int, each: OverFunction, places: dict[str, int], type_: pa.DataType) -> None:
         source, f = self._source, self._functions[at]
+        row = self._kept.head
         floating = False
         if each.column is not None:
             j = source.schema.index(each.column)
             floating = pa.types.is_floating(source.schema.types[j])
-            f[functions.WORD] = ROW + source.words + j
-            f[functions.NULL_WORD], f[functions.NULL_BIT] = ROW + j // BITS, j % BITS
+            f[functions.WORD] = row + source.words + j
+            f[functions.NULL_WORD], f[functions.NULL_BIT] = row + j // BITS, j % BITS
             f[functions.PLACE] = places.get(each.column, -1)
         f[functions.OP] = _op(each, floating)
         frame = each.frame or Frame("range", None, 0)
@@ -79,20 +85,6 @@ class OverOperator(RankedPartitions):
             f[functions.DEFAULT] = 1
             self._defaults[0, at] = encode_column(from_python([each.default], type_), type_, source.pool)[0]
 
-    @property
-    def _reach(self) -> int:
-        """How many rows away a row may matter; -1: all rows of the partition do."""
-        reach = 0
-        for each in self._node.functions:
-            if each.function in SHIFTS:
-                reach = max(reach, each.places)
-                continue
-            frame = each.frame
-            if frame is None or frame.unit == "range" or frame.start is None or frame.end is None:
-                return -1
-            reach = max(reach, abs(int(frame.start)), abs(int(frame.end)))
-        return reach
-
     def coded(self) -> Iterable[tuple[np.ndarray, Sequence[tuple[int, pa.DataType]]]]:
         """Defaults of texts and the like."""
         return [(self._defaults, self._pooled)]
@@ -100,18 +92,33 @@ class OverOperator(RankedPartitions):
     def recoded(self) -> None:
         """They are read anew at each step."""
 
+    def _touched(self, ids: np.ndarray, batch: Changes) -> Touched:
+        touched, kept = super()._touched(ids, batch), self._kept
+        if not isinstance(kept, OrderedRows):
+            return touched
+        return replace(touched, near=kept.near(touched, batch, self._reach))
+
+    def _apply(self, batch: Changes) -> Changes:
+        """Near rows may be told what is wrong and goes away in the difference: what remains must not exceed 64 bits."""
+        out = super()._apply(batch)
+        before = len(self._source.schema)
+        for at in np.flatnonzero(self._functions[:, functions.OP] == functions.SUM_I):
+            null = (out.rows[:, (before + at) // BITS] >> ((before + at) % BITS)) & 1 == 1
+            if (out.rows[null, self.codec.words + before + at] == functions.EXCEEDED).any():
+                raise EvaluationError("a sum OVER a frame exceeds 64 bits; cast to DOUBLE first")
+        return out
+
     def _said(self, touched: Touched, sign: int) -> Changes:
         kept = self._kept
         if not len(touched.keys):
             return no_changes(self.codec)
         self._functions[:, functions.DEFAULT + 1] = self._defaults[0]
         frames = Frames(self._functions, self._floats, len(self._node.order), self._reach)
-        found, exceeds = framed(
-            touched.keys, touched.offsets, touched.spans, kept.root, kept.count, kept.pool,
+        near = everything(touched) if touched.near is None else touched.near
+        found, _ = framed(
+            touched.keys, touched.offsets, touched.spans, near, kept.root, kept.count, kept.pool,
             kept.pool.view(np.float64), kept.order, frames,
         )  # fmt: skip
-        if exceeds:
-            raise EvaluationError("a sum OVER a frame exceeds 64 bits; cast to DOUBLE first")
         lo, hi = found[:, 1].copy(), found[:, 2].copy()
         return Changes(self.codec, lo, hi, np.full(len(found), sign, np.int64), self._rows(found))
 
@@ -119,7 +126,7 @@ class OverOperator(RankedPartitions):
         """Records with what functions say behind their columns."""
         source, codec = self._source, self.codec
         before = len(source.schema)
-        records = self._kept.pool[found[:, 0], ROW:]
+        records = self._kept.pool[found[:, 0], self._kept.head :]
         rows = np.zeros((len(found), codec.width), np.int64)
         rows[:, : source.words] = records[:, : source.words]
         rows[:, codec.words : codec.words + before] = records[:, source.words :]
@@ -127,6 +134,20 @@ class OverOperator(RankedPartitions):
         for at in range(len(self._node.functions)):
             rows[:, (before + at) // BITS] |= ((found[:, 3] >> at) & 1) << ((before + at) % BITS)
         return rows
+
+
+def _reach(functions: Sequence[OverFunction]) -> int:
+    """How many rows away a row may matter; -1: all rows of the partition do."""
+    reach = 0
+    for each in functions:
+        if each.function in SHIFTS:
+            reach = max(reach, each.places)
+            continue
+        frame = each.frame
+        if frame is None or frame.unit == "range" or frame.start is None or frame.end is None:
+            return -1
+        reach = max(reach, abs(int(frame.start)), abs(int(frame.end)))
+    return reach
 
 
 def _op(each: OverFunction, floating: bool) -> int:

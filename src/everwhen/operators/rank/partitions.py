@@ -13,7 +13,7 @@ from everwhen.core.punctuation import Frontier
 from everwhen.core.time import INF
 from everwhen.operators.net import netted, put_together
 from everwhen.operators.partitioned import PartitionedOperator
-from everwhen.operators.rank.loops.tree import HI, LO, ROW
+from everwhen.operators.rank.loops.tree import HI, LO
 from everwhen.operators.rank.ranked_rows import KeptRows, Touched
 from everwhen.operators.rank.row_order import RowOrder
 from everwhen.rows.changes import Changes, concat, no_changes
@@ -30,13 +30,18 @@ class RankedPartitions(PartitionedOperator):
         ties: Sequence[str],
         source: RowCodec,
         codec: RowCodec,
+        kept: type[KeptRows] = KeptRows,
     ) -> None:
-        self._kept = KeptRows(source, RowOrder(order, ties, source, ROW))
+        self._kept = kept(source, RowOrder(order, ties, source, kept.head))
         super().__init__(partition, source, source, self._kept, codec)
 
     @abstractmethod
     def _said(self, touched: Touched, sign: int) -> Changes:
         """What is said of keys within spans of time."""
+
+    def _touched(self, ids: np.ndarray, batch: Changes) -> Touched:
+        """What a batch that is yet to come touches."""
+        return self._kept.touched(ids, batch.lo, batch.hi)
 
     def _bars(self, touched: Touched) -> tuple[np.ndarray | None, int]:
         """For each key a record behind which, by so many columns of the order, nothing is said (see `KeptRows`), as it
@@ -50,7 +55,7 @@ class RankedPartitions(PartitionedOperator):
         kept = self._kept
         ids = self._intern(batch.rows)
         kept.note(batch.rows)
-        touched = kept.touched(ids, batch.lo, batch.hi)
+        touched = self._touched(ids, batch)
         before = self._said(touched, -1)
         kept.apply(ids, batch.lo, batch.hi, batch.weight, batch.rows, *self._bars(touched))
         after = self._said(touched, 1)
@@ -65,7 +70,7 @@ class RankedPartitions(PartitionedOperator):
 
     def _kept_rows(self, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
         records, offsets = self._kept.gather(ids)
-        return records[:, LO].copy(), records[:, HI].copy(), records[:, ROW:], offsets
+        return records[:, LO].copy(), records[:, HI].copy(), records[:, self._kept.head :], offsets
 
     def _load(self, lo: np.ndarray, hi: np.ndarray, rows: np.ndarray) -> None:
         ids = self._intern(rows)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -15,28 +16,40 @@ from everwhen.containers.run_pool import resized
 from everwhen.core.time import INF, NEVER
 from everwhen.errors import EverwhenError
 from everwhen.operators.rank.loops import changes as loops
+from everwhen.operators.rank.loops.near import Near
 from everwhen.operators.rank.loops.order import Order
 from everwhen.operators.rank.loops.tree import DEEPEST, END, FREE, HI, LO, ROW, SEED, USED
 from everwhen.operators.rank.row_order import RowOrder
 from everwhen.rows.codec import RowCodec
 
 
+def _nothing() -> np.ndarray:
+    return np.empty(0, np.int64)
+
+
 @dataclass(frozen=True, slots=True)
 class Touched:
-    """The spans of time of each key that a batch touches, and how many changes they are made of."""
+    """The spans of time of each key that a batch touches, of how many changes they are made, and where these are in the
+    batch, one key after the other."""
 
     keys: np.ndarray
     offsets: np.ndarray
     spans: np.ndarray
     changes: np.ndarray
+    positions: np.ndarray = field(default_factory=_nothing)
+    near: Near | None = None
+    """What is walked along in the spans; None: everything."""
 
 
 class KeptRows:
     """See the module.  Key ids are given by whoever owns the keys."""
 
+    head: ClassVar[int] = ROW
+    """The word of a record at which its row begins."""
+
     def __init__(self, codec: RowCodec, order: RowOrder) -> None:
         self.codec = codec
-        self.pool = np.zeros((256, ROW + codec.width), np.int64)
+        self.pool = np.zeros((256, self.head + codec.width), np.int64)
         self.root = np.full(64, -1, np.int64)
         self.count = np.zeros(64, np.int64)
         self._idle = _no_idle(64)
@@ -47,7 +60,7 @@ class KeptRows:
         self._ends = Calendar()
         self._slot = np.full(64, -1, np.int64)
         self._path = np.empty(DEEPEST, np.int64)
-        self._pooled = tuple((ROW + at, type_) for at, type_ in codec.pooled)
+        self._pooled = tuple((self.head + at, type_) for at, type_ in codec.pooled)
         codec.pool.register(self)
 
     def grow(self, capacity: int) -> None:
@@ -68,7 +81,7 @@ class KeptRows:
         """How rows compare; all that are kept, and all that were noted."""
         if self._stale:
             records, _ = self.gather(np.flatnonzero(self.count))
-            self._order.note(records[:, ROW:])
+            self._order.note(records[:, self.head :])
             self._stale = False
         return self._order.arrays
 
@@ -76,7 +89,7 @@ class KeptRows:
         """The instants of keys that segments touch."""
         keys, offsets, positions = group_rows(ids, self._slot)
         spans, span_offsets = loops.spans_of(keys, offsets, positions, lo, hi)
-        return Touched(keys, span_offsets, spans, np.diff(offsets))
+        return Touched(keys, span_offsets, spans, np.diff(offsets), positions)
 
     def note(self, rows: np.ndarray) -> None:
         """Let coded rows be known to the order before they come."""
@@ -96,23 +109,32 @@ class KeptRows:
     ) -> None:
         """Let rows, which the order knows, come and go.  `bars`: of the keys as `touched` gives them, the records
         behind which, by the first `columns` of the order, no row that comes has a number (-1: there is none)."""
-        batch = np.empty((len(ids), self.pool.shape[1]), np.int64)
-        batch[:, LO], batch[:, HI], batch[:, ROW:] = lo, hi, rows
         copies, used = int(np.abs(weight).sum()), int(self._book[END])
         if used + copies > len(self.pool):
             self.pool = resized(self.pool, used + copies, used)
         keys, offsets, positions = group_rows(ids, self._slot)
-        if bars is None:
-            bars = np.full(len(keys), -1, np.int64)
-        missing = loops.apply(
-            loops.Segments(positions, offsets, ids, batch, weight), bars, columns, self._ends.due, self.root,
-            self.count, self.pool, self._book, self._idle, self.order, self._path,
-        )  # fmt: skip
-        if missing >= 0:
+        given = loops.Segments(positions, offsets, ids, self._records(lo, hi, rows), weight)
+        if self._apply(given, keys, bars, columns) >= 0:
             raise EverwhenError(
                 "a change takes back a row that is not there: the stream before this operator is not valid"
             )
+
+    def _records(self, lo: np.ndarray, hi: np.ndarray, rows: np.ndarray) -> np.ndarray:
+        """Segments of rows as records that are in no tree."""
+        records = np.empty((len(lo), self.pool.shape[1]), np.int64)
+        records[:, LO], records[:, HI], records[:, self.head :] = lo, hi, rows
+        return records
+
+    def _apply(self, given: loops.Segments, keys: np.ndarray, bars: np.ndarray | None, columns: int) -> int:
+        """`apply` in the tree; the position of a segment that takes back what is not there (-1: none)."""
+        if bars is None:
+            bars = np.full(len(keys), -1, np.int64)
+        missing = loops.apply(
+            given, bars, columns, self._ends.due, self.root, self.count, self.pool, self._book, self._idle, self.order,
+            self._path,
+        )  # fmt: skip
         loops.note_ends(keys, self.root, self.pool, self._idle, self._ends.times)
+        return int(missing)
 
     def empty(self, keys: np.ndarray) -> np.ndarray:
         """Those of the keys that have no rows."""
@@ -127,14 +149,19 @@ class KeptRows:
         went."""
         if not len(keys):
             return keys, NEVER
+        last = self._drop(keys, until)
+        return self.empty(keys), last
+
+    def _drop(self, keys: np.ndarray, until: np.ndarray) -> int:
+        """`drop` in the tree; the largest end of what went."""
         _, last = loops.drop(
             keys, until, self.root, self.count, self.pool, self._book, self._idle, self.order, self._path,
             self._ends.times,
         )  # fmt: skip
-        return self.empty(keys), last
+        return int(last)
 
     def gather(self, keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The records of keys, in the order of their ends, idle ones last, and the offsets at which each key begins."""
+        """The records of keys, in the order of the tree, idle ones last, and the offsets at which each key begins."""
         found, offsets = loops.gathered(keys, self.root, self.count, self.pool, self._idle)
         return self.pool[found], offsets
 

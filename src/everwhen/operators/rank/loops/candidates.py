@@ -16,7 +16,7 @@ def _first(pool, entry):
 
 
 @loop
-def _push(pool, heap, size, entry, order):
+def push(pool, heap, size, entry, order):
     row = _first(pool, entry)
     at = size
     while at > 0:
@@ -30,7 +30,7 @@ def _push(pool, heap, size, entry, order):
 
 
 @loop
-def _pop(pool, heap, size, order):
+def pop(pool, heap, size, order):
     """Take the first entry away.  Returns the size left."""
     size -= 1
     entry = heap[size]
@@ -64,10 +64,10 @@ def first_rows(pool, root, lo, hi, most, peers, enough, order, heap, out):
     while v >= 0:
         if pool[v, HI] > lo:
             if pool[v, LO] < hi:
-                size = _push(pool, heap, size, 2 * v + 1, order)
+                size = push(pool, heap, size, 2 * v + 1, order)
             right = pool[v, RIGHT]
             if right >= 0 and pool[right, EARLIEST] < hi:
-                size = _push(pool, heap, size, 2 * right, order)
+                size = push(pool, heap, size, 2 * right, order)
             v = pool[v, LEFT]
         else:
             v = pool[v, RIGHT]
@@ -77,7 +77,7 @@ def first_rows(pool, root, lo, hi, most, peers, enough, order, heap, out):
     while size > 0:
         entry = heap[0]
         v = entry >> 1
-        size = _pop(pool, heap, size, order)
+        size = pop(pool, heap, size, order)
         if entry & 1:
             done = throughout > 0 and throughout == abs(enough)
             if done and (peers < 0 or compare(pool, v, pool, last, order, peers) != 0):
@@ -92,9 +92,9 @@ def first_rows(pool, root, lo, hi, most, peers, enough, order, heap, out):
                 last = v
             continue
         if pool[v, LO] < hi:
-            size = _push(pool, heap, size, 2 * v + 1, order)
+            size = push(pool, heap, size, 2 * v + 1, order)
         for side in range(LEFT, RIGHT + 1):
             child = pool[v, side]
             if child >= 0 and pool[child, EARLIEST] < hi:
-                size = _push(pool, heap, size, 2 * child, order)
+                size = push(pool, heap, size, 2 * child, order)
     return np.int64(n), True, last if throughout > 0 and throughout == abs(enough) else np.int64(-1)

@@ -235,8 +235,8 @@ def drop(keys, until, root, count, pool, book, idle, order, path, calendar):
 
 @njit(cache=True, nogil=True)
 def gathered(keys, root, count, pool, idle):
-    """The records of keys, one key after the other, in the order of ends, idle ones last; and the offsets at which each
-    begins."""
+    """The records of keys, one key after the other, in the order of their tree, idle ones last; and the offsets at
+    which each begins."""
     offsets = np.zeros(len(keys) + 1, np.int64)
     for g in range(len(keys)):
         offsets[g + 1] = offsets[g] + count[keys[g]]

@@ -42,6 +42,9 @@ DEFAULT: Final = 11
 """Whether there is one, and which."""
 NUMBERS: Final = 13
 
+EXCEEDED: Final = 1
+"""The code of a null that stands for a sum that exceeds 64 bits; the code of other nulls of sums is 0."""
+
 _MOST: Final = np.int64(2**63 - 1)
 _LEAST: Final = np.int64(-(2**63))
 _NAN: Final = np.array([np.nan]).view(np.int64)[0]
@@ -167,7 +170,7 @@ def _put_float(codes, floats, q, number):
 @loop
 def compute(pool, pool_floats, rows, n, first, stop, f, bound_floats, peers, order, results, result_floats):
     """A function of the rows at places `first` … `stop - 1` of `rows`, all `n` in order; `peers` has per place where
-    its equals begin and end.  Returns whether a sum has exceeded 64 bits."""
+    its equals begin and end.  A sum that exceeds 64 bits is a null whose code is `EXCEEDED`."""
     op = f[OP]
     codes = results[0]
     floats = result_floats[0]
@@ -176,6 +179,7 @@ def compute(pool, pool_floats, rows, n, first, stop, f, bound_floats, peers, ord
     pb = np.int64(0)
     count = np.int64(0)
     total = np.int64(0)
+    exceeds = False
     plain = 0.0
     rest = 0.0
     exact = 0.0
@@ -224,6 +228,7 @@ def compute(pool, pool_floats, rows, n, first, stop, f, bound_floats, peers, ord
             pb = a
             count = np.int64(0)
             total = np.int64(0)
+            exceeds = False
             plain = 0.0
             rest = 0.0
             exact = 0.0
@@ -237,8 +242,9 @@ def compute(pool, pool_floats, rows, n, first, stop, f, bound_floats, peers, ord
                 value = _value(pool, row, f)
                 if op == SUM_I:
                     if (value > 0 and total > _MOST - value) or (value < 0 and total < _LEAST - value):
-                        return True
-                    total += value
+                        exceeds = True
+                    else:
+                        total += value
                 exact += value
             elif op in (SUM_F, AVG_F):
                 number = pool_floats[row, f[WORD]]
@@ -266,7 +272,8 @@ def compute(pool, pool_floats, rows, n, first, stop, f, bound_floats, peers, ord
         if count == 0:
             codes[q] = 0
         elif op == SUM_I:
-            codes[q] = total
+            nulls[q] = 1 if exceeds else 0
+            codes[q] = EXCEEDED if exceeds else total
         elif op == AVG_I:
             _put_float(codes, floats, q, exact / count)
         elif op in (SUM_F, AVG_F):
@@ -276,4 +283,3 @@ def compute(pool, pool_floats, rows, n, first, stop, f, bound_floats, peers, ord
             _put_float(codes, floats, q, number if op == SUM_F else number / count)
         else:
             codes[q] = _value(pool, best, f)
-    return False

@@ -1,7 +1,8 @@
 """Functions over frames: a walk along the edges of a partition's rows, in the order of time.
 
 At each edge the functions of all rows whose frames may hold a row that came or went are computed anew: with frames of
-a few rows those near it, else those of the whole partition.
+a few rows those near it, else those of the whole partition.  With frames of a few rows the walk may be along some of
+the rows only (`near.py`).
 """
 
 from __future__ import annotations
@@ -13,8 +14,10 @@ import numpy as np
 from everwhen.compiled.njit import njit
 from everwhen.operators.rank.loops.candidates import first_rows
 from everwhen.operators.rank.loops.frame_functions import compute
+from everwhen.operators.rank.loops.near import walked, with_room
 from everwhen.operators.rank.loops.order import compare
-from everwhen.operators.rank.loops.tree import HI, LO
+from everwhen.operators.rank.loops.row_tree import alive_rows
+from everwhen.operators.rank.loops.tree import DEEPEST, HI, LO
 
 OUT: Final = 4
 """A piece: record, start, end, null bits; the codes begin here."""
@@ -54,31 +57,39 @@ def _said(out, n, record, lo, hi, codes, nulls):
     return out, n + 1
 
 
+@njit(cache=True)
+def _arrays(m, nf):
+    """What a walk along so many rows writes to."""
+    alive = np.empty(m, np.int64)
+    live = np.empty(m, np.int64)
+    rows = np.empty(m, np.int64)
+    group = np.empty(m, np.int64)
+    peers = np.empty((m, 2), np.int64)
+    said = np.empty((m, nf), np.int64)
+    said_nulls = np.empty(m, np.int64)
+    since = np.empty(m, np.int64)
+    results = np.empty((nf, 2, m), np.int64)
+    return alive, live, rows, group, peers, said, said_nulls, since, results
+
+
 @njit(cache=True, nogil=True)
-def framed(keys, offsets, spans, root, count, pool, pool_floats, order, frames):
-    """The rows of keys with the functions of their frames within spans of time: record, start, end, null bits, codes.
-    Returns also whether a sum has exceeded 64 bits."""
+def framed(keys, offsets, spans, near, root, count, pool, pool_floats, order, frames):
+    """The rows of keys with the functions of their frames within spans of time: record, start, end, null bits, codes;
+    and along how many rows the walks went.  Frames of a few rows take partitions in the order of rows, others in that
+    of ends."""
     functions = frames.functions
     nf = len(functions)
     reach = frames.reach
-    largest = 1
-    for g in range(len(keys)):
-        largest = max(largest, count[keys[g]])
-    heap = np.empty(3 * largest + 2048, np.int64)
-    found = np.empty(largest, np.int64)
-    alive = np.empty(largest, np.int64)
-    live = np.empty(largest, np.int64)
-    rows = np.empty(largest, np.int64)
-    group = np.empty(largest, np.int64)
-    peers = np.empty((largest, 2), np.int64)
-    said = np.empty((largest, nf), np.int64)
-    said_nulls = np.empty(largest, np.int64)
-    since = np.empty(largest, np.int64)
-    results = np.empty((nf, 2, largest), np.int64)
+    heap = np.empty(0, np.int64)
+    found = np.empty(0, np.int64)
+    stack = np.empty(DEEPEST, np.int64)
+    room = 0
+    alive, live, rows, group, peers, said, said_nulls, since, results = _arrays(room, nf)
     result_floats = results.view(np.float64)
     fresh = np.empty(nf, np.int64)
     out = np.empty((256, OUT + nf), np.int64)
     n = 0
+    met = 0
     for g in range(len(keys)):
         k = keys[g]
         for x in range(offsets[g], offsets[g + 1]):
@@ -86,7 +97,20 @@ def framed(keys, offsets, spans, root, count, pool, pool_floats, order, frames):
                 continue
             low = spans[x, 0]
             high = spans[x, 1]
-            m, _, _ = first_rows(pool, root[k], low, high, count[k], -1, 0, order, heap, found)
+            if not near.whole[x]:
+                m, heap, found = walked(near, g, x, low, high, pool, root[k], count[k], order, heap, found)
+            else:
+                found = with_room(found, count[k])
+                if reach >= 0:
+                    m = alive_rows(pool, root[k], low, high, stack, found)
+                else:
+                    heap = with_room(heap, 3 * count[k] + 2048)
+                    m, _, _ = first_rows(pool, root[k], low, high, count[k], -1, 0, order, heap, found)
+            met += m
+            if m > room:
+                room = 2 * m
+                alive, live, rows, group, peers, said, said_nulls, since, results = _arrays(room, nf)
+                result_floats = results.view(np.float64)
             times = np.empty(2 * m, np.int64)
             changed = np.empty(2 * m, np.int64)
             edges = 0
@@ -151,11 +175,10 @@ def framed(keys, offsets, spans, root, count, pool, pool_floats, order, frames):
                             peers[w, 1] = z
                         y = z
                 for c in range(nf):
-                    if compute(
+                    compute(
                         pool, pool_floats, rows, size, first - left, stop - left, functions[c], frames.floats[c], peers,
                         order, results[c], result_floats[c],
-                    ):  # fmt: skip
-                        return out[:n], True
+                    )  # fmt: skip
                 for y in range(first - left, stop - left):
                     r = live[left + y]
                     mask = np.int64(0)
@@ -177,4 +200,4 @@ def framed(keys, offsets, spans, root, count, pool, pool_floats, order, frames):
             for y in range(n_live):
                 r = live[y]
                 out, n = _said(out, n, found[r], since[r], high, said[r], said_nulls[r])
-    return out[:n], False
+    return out[:n], met
