@@ -8,6 +8,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
@@ -17,23 +18,74 @@ from rich.console import Console
 
 from everwhen.algebra.nodes import Source, walk
 from everwhen.core.time import INF, NEVER
+from everwhen.demo import loops
 from everwhen.demo import spark as demo_spark
 from everwhen.demo.nexmark import STREAMS
 from everwhen.demo.program import main
 from everwhen.demo.spark import Launch, SparkDemo, demo_queries
+from everwhen.engine.local import LocalRuntime
 from everwhen.errors import QueryError
 from everwhen.stream.element import Adjust, Cti, Insert
 from everwhen.stream.element_batch import ElementBatch, batch_of
 
 ITEM = {"sellerID": 7, "price": 2.5}
+COMPILE_BEHIND = Launch.compile_behind
 
 
 @pytest.fixture(autouse=True)
 def nothing_is_compiled(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Compilation is asked for, and not done; what the fixture gives has an entry for each time."""
     asked: list[str] = []
-    monkeypatch.setattr(Launch, "compile_behind", lambda self: asked.append("compile"))
+    monkeypatch.setattr(Launch, "compile_behind", lambda self, niceness: asked.append(f"compile {niceness}"))
     return asked
+
+
+class Compiler:
+    """A process that compiles, until it is `over`."""
+
+    def __init__(self, command: list[str], **_: Any) -> None:
+        self.command, self.over = command, False
+
+    def poll(self) -> int | None:
+        return 0 if self.over else None
+
+    def kill(self) -> None:
+        self.over = True
+
+    def wait(self) -> int:
+        return 0
+
+
+def test_loops_are_compiled_behind_the_start_and_then_beside_the_queries(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(demo_spark.subprocess, "Popen", Compiler)
+    launch = Launch({}, None)
+    COMPILE_BEHIND(launch, 10)
+    first: Any = launch.loops
+    assert first.command[1:] == ["-m", "everwhen.demo.loops", "10"]
+    COMPILE_BEHIND(launch, 0)
+    second: Any = launch.loops
+    assert first.over and second.command[-1] == "0" and not second.over
+    second.over = True
+    COMPILE_BEHIND(launch, 0)
+    assert launch.loops is second, "all are compiled"
+    launch.close()
+
+
+def test_the_program_that_compiles_runs_the_queries(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As many events as it takes until answers come and are corrected."""
+    said: list[int] = []
+    push = LocalRuntime.push
+
+    def pushed(runtime: LocalRuntime, batches: Any) -> Any:
+        found = push(runtime, batches)
+        said.append(sum(int((batch.op == 1).sum()) for batch in found.values()))
+        return found
+
+    monkeypatch.setattr(LocalRuntime, "push", pushed)
+    monkeypatch.setenv("EVERWHEN_COMPILE", "auto")
+    monkeypatch.setattr(loops, "compiling_at_once", nullcontext)
+    loops.compile_loops()
+    assert len(said) >= 4 and sum(said) > 0
 
 
 def note(stage: int, bucket: int, rows: int) -> dict[str, Any]:

@@ -1,13 +1,14 @@
 """What the demo on Spark runs; and, as a program, what compiles its loops: `python -m everwhen.demo.loops`.
 
 Loops that are compiled are kept on disk.  On a new machine all of them take half a minute of one core, during which
-Spark starts and workers interpret what is not there yet.  So they are compiled in a process that takes what the others
-leave of the processor.
+Spark starts and workers interpret what is not there yet.  So they are compiled in a process of its own; its argument
+says how nice it is to others.
 """
 
 from __future__ import annotations
 
 import os
+import sys
 from dataclasses import replace
 from typing import Final
 
@@ -20,8 +21,7 @@ from everwhen.engine.local import LocalRuntime
 
 RATE: Final = 50_000  # events per second, of all four streams
 CONFIG: Final = replace(LOCAL_CONFIG, rate=RATE // 5, auction_length=8_000)
-WARM_UP_EVENTS: Final = 20_000
-NICENESS: Final = 10
+WARM_UP_EVENTS: Final = 100_000  # ten seconds of the streams: by then auctions have closed, and answers were corrected
 
 
 def demo_queries() -> dict[str, Stream]:
@@ -48,5 +48,5 @@ def compile_loops() -> None:
 
 
 if __name__ == "__main__":
-    os.nice(NICENESS)
+    os.nice(int(sys.argv[1]))
     compile_loops()

@@ -81,7 +81,7 @@ class Launch:
         """Returns at once."""
         self.words = "Starting Spark, which takes about ten seconds"
         self._others = children()
-        self.compile_behind()
+        self.compile_behind(10)
         self._thread = threading.Thread(target=self._run, name="everwhen-launch", daemon=True)
         self._thread.start()
 
@@ -120,19 +120,24 @@ class Launch:
         paced = {"rows_per_second": RATE, "rows_per_batch": EPOCH_ROWS, "first_rows": FIRST_ROWS, "partitions": 1}
         return options(name, CONFIG, **paced, **bounds)
 
-    def compile_behind(self) -> None:
+    def compile_behind(self, niceness: int) -> None:
         """Compile loops in a process of its own; they are kept on disk, where Spark's workers find them.  Returns at
-        once."""
-        quiet = subprocess.DEVNULL
-        self.loops = subprocess.Popen([sys.executable, "-m", loops.__name__], stdin=quiet, stdout=quiet, stderr=quiet)
+        once.  Another such process, of another niceness, ends."""
+        quiet, command = subprocess.DEVNULL, [sys.executable, "-m", loops.__name__, str(niceness)]
+        if self.loops is None or self.loops.poll() is None:
+            self._leave_loops()
+            self.loops = subprocess.Popen(command, stdin=quiet, stdout=quiet, stderr=quiet)
+
+    def _leave_loops(self) -> None:
+        if self.loops is not None:
+            self.loops.kill()
+            self.loops.wait()
 
     def close(self) -> None:
         """Stops what has been started and removes what has been written."""
         with self._lock:
             self.closed = True
-        if self.loops is not None:
-            self.loops.kill()
-            self.loops.wait()
+        self._leave_loops()
         with suppress(Exception):  # who was asked to end with all of us may be gone already
             if self.handle is not None:
                 self.handle.stop()
@@ -268,6 +273,7 @@ def run_spark(console: Console, plain: bool, seconds: float | None, events: int 
         started = _await_first_epoch(console, plain, launch, demo, stop)
         if started:
             demo.start_clock()
+            launch.compile_behind(0)  # not before: the first answer would wait for the processor
             assert launch.handle is not None
             if plain:
                 _run_plain(console, launch.handle, demo, seconds, stop)
