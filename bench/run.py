@@ -190,6 +190,7 @@ WORKS: dict[str, tuple[Measurement, ...]] = {
     "spark_sums": tuple(Measurement(system) for system in ("everwhen-spark", "spark-native")),
     "spark_join": tuple(Measurement(system) for system in ("everwhen-spark", "spark-native")),
     "spark_state": (Measurement("everwhen-spark"),),
+    "spark_epochs": (Measurement("everwhen-spark"),),
     "spark_scale": (Measurement("everwhen-spark"),),
     "spark_bounded": (Measurement("everwhen-spark"),),
     "memory": tuple(Measurement("everwhen-local", ("current", events)) for events in ("2000000", "10000000")),

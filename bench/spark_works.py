@@ -221,6 +221,17 @@ def state(system: str, folder: Path) -> None:
     spark.stop()
 
 
+def epochs(system: str, folder: Path) -> None:
+    """What an epoch of 1,000 rows takes, through one stage with state and through two."""
+    spark = small_session()
+    files = write(folder / "spark_epochs", rows=1_000, keys=100, epochs=40)
+    one = ew.source("S", COLUMNS).range("60s").group_by("key").agg(value=ew.sum("value"))
+    for stages, query in ((1, one), (2, one.group_by("value").agg(n=ew.count()))):
+        seconds = [report.seconds for report in ours(query, {"S": stream(spark, files)})]
+        rated("spark_epochs", system, seconds, 1_000, len(seconds) // 2, case=f"{stages} stage{'s' * (stages > 1)}")
+    spark.stop()
+
+
 def bounded(system: str, folder: Path) -> None:
     """Twenty million rows in one bounded run; the memory of the largest Python worker."""
     spark = small_session()
@@ -282,6 +293,7 @@ WORKS: dict[str, Callable[[str, Path], None]] = {
     "spark_sums": sums,
     "spark_join": join,
     "spark_state": state,
+    "spark_epochs": epochs,
     "spark_scale": scale,
     "spark_bounded": bounded,
 }
