@@ -5,7 +5,8 @@ everything, and the first instant that it then says something about is the first
 
 *Which promise releases it* is computed: the answer has to promise all before the instant after that one, and from the
 output downwards each operator tells what its ports have to promise for it (`needed_promises.py`).  It is then proved on
-copies.  For any plan, policy and level:
+copies.  For any policy and level, and any plan but recursion with the high-water mark, where more promised may mean
+less said:
 
     * the promise that is named, of the source that is named, brings something, or moves the wait to another source
       that was named as well; one tick less brings nothing, whatever the others that are named promise;
