@@ -240,11 +240,17 @@ class _Search:
         return []
 
     def _proved(self, needs: Mapping[str, int]) -> bool:
-        """Whether the promises bring something, and not with one tick less of any of them and the others at the end."""
-        if not self.enough(self.brings(needs)):
+        """Whether the promises are the lowest, also if the others are at the end."""
+        if not self._lowest(needs):
             return False
         others = dict.fromkeys(needs, INF)
-        return not any(self.enough(self.brings({**others, name: earlier(t)})) for name, t in needs.items())
+        less = ({**others, name: earlier(t)} for name, t in needs.items())
+        return len(needs) == 1 or not any(self.enough(self.brings(each)) for each in less)
+
+    def _lowest(self, needs: Mapping[str, int]) -> bool:
+        """Whether the promises bring something, and not with one tick less of any of them."""
+        less = ({**needs, name: earlier(t)} for name, t in needs.items())
+        return self.enough(self.brings(needs)) and not any(self.enough(self.brings(each)) for each in less)
 
     def needed(self, first: int) -> list[Needed]:
         """Sources that are waited for, each with the least promise that brings something once the others have come."""
@@ -253,13 +259,31 @@ class _Search:
             fewer = {other: t for other, t in rest.items() if other != name}
             if self.enough(self.brings(fewer)):
                 rest = fewer
-        return [Needed(self.sources[name], self._least(name, rest, first)) for name in rest]
+        needs = {name: self._least(name, rest, first) for name in rest}
+        if len(needs) > 1 and not self._lowest(needs):
+            needs = self._lowered(rest, first)
+        return [Needed(self.sources[name], t) for name, t in needs.items()]
 
-    def _least(self, name: str, others: Mapping[str, int], first: int) -> int:
+    def _lowered(self, needs: Mapping[str, int], first: int) -> dict[str, int]:
+        """From promises that bring something, one after the other lowered, and the others left as they are by then,
+        until none can be lowered: where more of one promise asks for more of another."""
+        found = dict(needs)
+        while not self._lowest(found):
+            for name in list(found):
+                without = {other: t for other, t in found.items() if other != name}
+                if self.enough(self.brings(without)):
+                    found = without
+                else:
+                    found[name] = self._least(name, found, first)
+        return found
+
+    def _least(self, name: str, needs: Mapping[str, int], first: int) -> int:
+        """The least promise of one of the sources, with those of the others, that brings something as these do."""
+
         def enough(t: int) -> bool:
-            return self.enough(self.brings({**others, name: t}))
+            return self.enough(self.brings({**needs, name: t}))
 
-        return least(enough, self.sources[name].promised, first + 1)
+        return least(enough, self.sources[name].promised, first + 1, needs[name])
 
     def pattern(self, need: Needed, most: ElementBatch, met: Mapping[str, int]) -> Punctuation | None:
         """A promise about data that brings something instead of one about time: about the columns that the first row
@@ -285,16 +309,19 @@ def earlier(t: int) -> int:
     return MAX_TIME if t == INF else t - 1
 
 
-def least(enough: Callable[[int], bool], low: int, guess: int) -> int:
-    """The least instant after `low` at which a monotone test holds that holds at infinity; near `guess` it is found
-    quickest.
+def least(enough: Callable[[int], bool], low: int, guess: int, high: int = INF) -> int:
+    """An instant after `low`, and not after `high`, at which a test holds and one tick earlier does not, of a test that
+    holds at `high`; near `guess` it is found quickest.  Of a monotone test it is the least at which it holds.
 
     >>> [least(lambda t: t >= 40, low, guess) for low, guess in ((-3, 40), (5, 9), (39, 700), (NEVER, 0))]
     [40, 40, 40, 40]
     """
     floor = max(low, MIN_TIME - 1)
-    guess = min(max(guess, floor + 1), MAX_TIME)
-    no, yes, step = floor, INF, 1
+    last = earlier(high)
+    if last <= floor:
+        return high
+    guess = min(max(guess, floor + 1), last)
+    no, yes, step = floor, high, 1
     if enough(guess):
         yes = guess
         while yes - step > floor:
@@ -304,15 +331,15 @@ def least(enough: Callable[[int], bool], low: int, guess: int) -> int:
             yes, step = yes - step, 2 * step
     else:
         no = guess
-        while no + step < MAX_TIME:
+        while no + step < last:
             if enough(no + step):
                 yes = no + step
                 break
             no, step = no + step, 2 * step
         else:
-            if not enough(MAX_TIME):
-                return INF
-            yes = MAX_TIME
+            if not enough(last):
+                return high
+            yes = last
     while yes - no > 1:
         middle = (no + yes) // 2
         no, yes = (no, middle) if enough(middle) else (middle, yes)
