@@ -302,6 +302,27 @@ def test_explain_of_a_query_a_stream_and_a_text(session: SqlSession) -> None:
     assert shown(session) == before
 
 
+def test_explain_is_a_statement_that_stands_by_itself(session: SqlSession) -> None:
+    session.start("mine", "SELECT item FROM Best WHERE price > 5 CONSISTENCY STRONG")
+    session.start("it's", "SELECT item FROM Bid")
+    before = shown(session)
+    for asked in ("mine", "Best ;", "SELECT item FROM Bid", "it's"):
+        if asked != "it's":  # its quote opens a text, so only `explain` takes it
+            (told,) = session.execute(f"-- why\nexplain {asked}")
+            assert told.kind == "explained" and str(told) == told.told == session.explain(asked)
+        assert "The plan as written" in session.explain(asked)
+    (told,) = session.execute("EXPLAIN WAITING mine;")
+    assert str(told) == "mine: nothing has come in yet\n  Bid has promised nothing yet; nothing has come from it"
+    assert "elements read" in str(session.execute("EXPLAIN ANALYZE mine")[0])
+    for text, at in (("EXPLAIN mine; SELECT item FROM Bid", 14), ("EXPLAIN SELECT nix FROM Bid", 15), ("EXPLAIN", 0)):
+        with pytest.raises(SqlError) as error:
+            session.execute(text)
+        assert error.value.start == at
+    with pytest.raises(SqlError, match="EXPLAIN stands by itself, in a session or the shell; for a file there is"):
+        session.execute("SELECT item FROM Bid; EXPLAIN mine")
+    assert shown(session) == before
+
+
 def test_without_rewriting_the_answer_is_the_same() -> None:
     answers = []
     for optimize in (True, False):

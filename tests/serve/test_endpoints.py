@@ -98,6 +98,17 @@ def test_waiting_and_analyze_are_said_in_words(server: Served) -> None:
     assert "q1" in server.get("/api/queries/q1/explain")["text"]
 
 
+def test_explain_is_a_statement_too(server: Served) -> None:
+    server.post("/api/queries/q1/consistency", {"emit": "final"})
+    server.step()
+    (told,) = server.post("/api/statements", {"text": "EXPLAIN WAITING q1;"})["outcomes"]
+    assert told["kind"] == "explained" and told["text"] == server.get("/api/queries/q1/waiting")["text"]
+    for what, words in (("WAITING", "waits for"), ("ANALYZE q1", "Costliest"), ("SELECT item FROM Bid", "as written")):
+        assert words in server.post("/api/explain", {"text": f"EXPLAIN {what}"})["text"]
+    opened = "EXPLAIN CREATE STREAM F (x INT) SOURCE file(path = 'f.jsonl')"
+    assert "SOURCE is not taken" in server.post("/api/explain", {"text": opened}, status=422)["error"]["problem"]
+
+
 def test_why_a_query_waits_is_found_while_epochs_run(server: Served) -> None:
     server.post("/api/queries/q1/consistency", {"emit": "final"})
     server.step()

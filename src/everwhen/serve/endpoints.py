@@ -13,6 +13,7 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from everwhen import __version__
 from everwhen.core.time import is_time
 from everwhen.engine.observe.answer_book import AnswerBook
+from everwhen.engine.observe.asked import is_about_running, to_explain
 from everwhen.engine.observe.plain import plain_time
 from everwhen.engine.session.sql_session import Outcome
 from everwhen.errors import EverwhenError, QueryError, SqlError
@@ -165,8 +166,11 @@ class Endpoints:
         return {"text": await self._apart(self.engine.aside, self.engine.explain, given["name"])}
 
     async def explain(self, given: Mapping[str, Any]) -> Any:
-        _require_no_source(given["text"])
-        return {"text": await self._apart(self.engine.aside, self.engine.explain, given["text"])}
+        text = given["text"]
+        _require_no_source(text)
+        if is_about_running(text):
+            return {"text": await self._ask(self.engine.explain, text)}
+        return {"text": await self._apart(self.engine.aside, self.engine.explain, text)}
 
     async def events(self, given: Mapping[str, Any]) -> Any:
         view = View(given["query"], _instant(given.get("at", "now"))) if given.get("query") else None
@@ -275,7 +279,9 @@ def _instant(text: str) -> int | None:
 
 def _require_no_source(text: str) -> None:
     """A text from a page opens no file and no connection."""
-    for statement in parse(text):
+    if is_about_running(text):
+        return
+    for statement in parse(to_explain(text) or text):
         if isinstance(statement, s.CreateSource) and statement.source is not None:
             span = statement.source.span
             raise SqlError("SOURCE is not taken from the page; give it to the server when it starts", text, span.start,

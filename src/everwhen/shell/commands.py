@@ -104,7 +104,7 @@ def _remove(shell: Shell, order: Order) -> None:
 def _explain(shell: Shell, order: Order) -> None:
     if not order.rest:
         raise QueryError("write \\explain with a query's name, a stream's name, or a SELECT")
-    shell.explain(order.rest)
+    shell.say(shell.session.explain(order.rest))
 
 
 def _open(shell: Shell, order: Order) -> None:

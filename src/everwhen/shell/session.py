@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 import signal
 import threading
 import time
@@ -40,7 +39,6 @@ from everwhen.stream.element_batch import ElementBatch
 
 PROMPT: Final = "everwhen> "
 CONTINUED: Final = "      ..> "
-_EXPLAIN: Final = re.compile(r"(\s*)EXPLAIN(?=\s)", re.IGNORECASE)
 _SHOWN_CHANGES: Final = 10
 _SHOWN_ROWS: Final = 40
 _GRACE: Final = 0.4
@@ -180,19 +178,8 @@ class Shell:
             order = order_of(piece.text)
             COMMANDS[order.name].run(self, order)
             return
-        asked = _EXPLAIN.match(piece.text)
-        if asked is not None:
-            self.explain(asked[1] + " " * len("EXPLAIN") + piece.text[asked.end() :])  # places stay what they are
-            return
         for outcome in self.session.execute(piece.text):
             self.note(outcome)
-
-    def explain(self, what: str) -> None:
-        """EXPLAIN of a query, a stream or a text."""
-        name = what.strip().rstrip(";").strip()
-        known = name in (query.name for query in self.session.queries())
-        known = known or self.session.catalog.stream(name) is not None
-        self.say(self.session.explain(name if known else what))
 
     def note(self, outcome: Outcome) -> None:
         """Tell what a statement did; a query gets a place for its answer."""

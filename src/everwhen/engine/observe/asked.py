@@ -1,14 +1,17 @@
-"""EXPLAIN WAITING and EXPLAIN ANALYZE as they are written: of one query, or of each that runs."""
+"""EXPLAIN as it is written: what is to be explained, and WAITING and ANALYZE of one query, or of each that runs."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from itertools import pairwise
 from typing import Final, Protocol
 
 from everwhen.errors import QueryError, SqlError
+from everwhen.language.grammar.tokens import lexemes
 
 _ASKED: Final = re.compile(r"\s*(WAITING|ANALYZE)(?:\s+(.*?))?[\s;]*", re.IGNORECASE | re.DOTALL)
+_SEEN: Final = re.compile(r"[^\r\n]")
 
 
 class Told(Protocol):
@@ -16,6 +19,31 @@ class Told(Protocol):
 
     def lines(self) -> list[str]:
         """The same for people."""
+
+
+def to_explain(text: str) -> str | None:
+    """What a text asks to explain, each character at its place; None if it does not begin with EXPLAIN.
+
+    >>> to_explain("EXPLAIN SELECT x FROM S"), to_explain("SELECT x FROM S")
+    ('        SELECT x FROM S', None)
+    """
+    first, *rest = lexemes(text)
+    if not first.is_word("EXPLAIN"):
+        return None
+    for one, other in pairwise(rest):
+        if one.is_symbol(";") and not other.is_symbol(";") and other.kind != "end":
+            follows = "EXPLAIN stands by itself; put what follows into a text of its own"
+            raise SqlError(follows, text, other.start, other.end)
+    return _SEEN.sub(" ", text[: first.end]) + text[first.end :]
+
+
+def is_about_running(text: str) -> bool:
+    """Whether a text asks for WAITING or ANALYZE, that is, looks at what runs.
+
+    >>> is_about_running("EXPLAIN WAITING q1;"), is_about_running("EXPLAIN SELECT x FROM S")
+    (True, False)
+    """
+    return _ASKED.fullmatch(to_explain(text) or text) is not None
 
 
 def told_of_running(

@@ -45,14 +45,14 @@ from everwhen.core.emit import Emit
 from everwhen.core.late_count import LateCount
 from everwhen.core.schema import Schema
 from everwhen.engine.observe.analyze import Analysis
-from everwhen.engine.observe.asked import told_of_running
+from everwhen.engine.observe.asked import to_explain, told_of_running
 from everwhen.engine.observe.graph import GraphNode, Sizes
 from everwhen.engine.observe.metadata import OperatorMetadata
 from everwhen.engine.observe.observer import Metadata
 from everwhen.engine.observe.silence.waiting import Waiting
 from everwhen.engine.session.session import Session
 from everwhen.engine.session.sql_transaction import Outcome, Planned, SqlTransaction, Start
-from everwhen.engine.session.stream_info import SqlQuery, StreamInfo, looked_at, stream_info
+from everwhen.engine.session.stream_info import SqlQuery, StreamInfo, looked_at, stream_infos
 from everwhen.errors import QueryError, SqlError
 from everwhen.language.catalog import Catalog, Found
 from everwhen.language.program import Functions
@@ -119,7 +119,10 @@ class SqlSession:
     # -- statements ---------------------------------------------------------------------------------------------
 
     def execute(self, text: str) -> list[Outcome]:
-        """Run the statements of a text: CREATE, DROP, and SELECT, which starts a query under a name of its own."""
+        """Run the statements of a text: CREATE, DROP, ALTER QUERY, SELECT, which starts a query under a name of its
+        own; or tell what EXPLAIN, which stands by itself, asks."""
+        if to_explain(text) is not None:
+            return [Outcome("explained", "", "", text, told=self.explain(text))]
         draft = self._draft(text)
         draft.read()
         self._commit(draft)
@@ -351,17 +354,8 @@ class SqlSession:
 
     def streams(self) -> list[StreamInfo]:
         """The catalogue, in the order of its declarations."""
-        running = [query for query in self.queries() if query.state == "running"]
-        used: set[str] = set()
-        waiting = [name for query in running for name in query.reads]
-        while waiting:
-            name = waiting.pop()
-            if name not in used:
-                used.add(name)
-                waiting += self._catalog.entries[name].reads
-        readers = {query.name: query.reads for query in running}
-        entries = self._catalog.entries.values()
-        return [stream_info(entry, entries, readers, self._derived, entry.name in used) for entry in entries]
+        readers = {query.name: query.reads for query in self.queries() if query.state == "running"}
+        return stream_infos(self._catalog.entries, readers, self._derived)
 
     def waiting(self, name: str) -> Waiting:
         """Why a running query says nothing at the moment; see `Session.waiting`."""
@@ -375,14 +369,11 @@ class SqlSession:
         return self._session.analyze(looked_at(self.query(name)))
 
     def explain(self, what: str) -> str:
-        """EXPLAIN of a query or derived stream by its name, or of the last statement of a text, which is not run; with
-        WAITING or ANALYZE, why the query that is named, or each that runs, is silent, and what its operators did."""
-        if what in self._asked:
-            return self._explained(what, self._asked[what].plan)
-        entry = self._catalog.stream(what, quoted=True) or self._catalog.stream(what)
-        if entry is not None:
-            plan = self._derived.get(entry.name) or Planned(entry.node, entry.node, ())
-            return self._explained(entry.name, plan)
+        """EXPLAIN, with or without that word, of a query or derived stream by its name, or of the last statement of a
+        text, which is not run; with WAITING or ANALYZE, why a query that runs, or each, is silent, and what it did."""
+        named = self._named(what) or self._named((what := to_explain(what) or what).strip(" \t\r\n;"))
+        if named is not None:
+            return named
         states: dict[str, str] = {query.name: query.state for query in self.queries()}
         if (told := told_of_running(what, states, self.waiting, self.analyze)) is not None:
             return told
@@ -391,6 +382,15 @@ class SqlSession:
         if draft.last is None:
             raise SqlError("there is nothing to explain: give a SELECT or a CREATE STREAM … AS", what, 0, len(what))
         return self._explained(*draft.last)
+
+    def _named(self, name: str) -> str | None:
+        """EXPLAIN of a query or a stream."""
+        if name in self._asked:
+            return self._explained(name, self._asked[name].plan)
+        entry = self._catalog.stream(name, quoted=True) or self._catalog.stream(name)
+        if entry is None:
+            return None
+        return self._explained(entry.name, self._derived.get(entry.name) or Planned(entry.node, entry.node, ()))
 
     def _explained(self, title: str, plan: Planned) -> str:
         rules = [(applied.name, applied.reason) for applied in plan.applied]

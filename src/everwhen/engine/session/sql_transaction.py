@@ -38,13 +38,15 @@ below a window would save little, and give each its own window."""
 class Outcome:
     """What a statement did, and to what.  `warnings` tell of state that may grow, and of rows that hardly meet."""
 
-    kind: Literal["created", "replaced", "dropped", "kept", "started", "altered"]
+    kind: Literal["created", "replaced", "dropped", "kept", "started", "altered", "explained"]
     what: str
     name: str
     text: str
     warnings: tuple[str, ...] = ()
     at: int | None = None
     """From when on a query that was altered, or those that read a stream that was replaced, are the new ones."""
+    told: str = ""
+    """What EXPLAIN tells."""
 
     def __str__(self) -> str:
         if self.at is not None and self.kind == "replaced":
@@ -54,6 +56,8 @@ class Outcome:
             return f"altered query {self.name}: its answer is the new one's {when}"
         if self.kind == "kept":
             return f"there is no {self.what} {self.name} to drop"
+        if self.kind == "explained":
+            return self.told
         return f"{self.kind} {self.what} {self.name}"
 
 

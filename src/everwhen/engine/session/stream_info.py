@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from everwhen.algebra.nodes import Source
@@ -60,15 +60,28 @@ def looked_at(query: SqlQuery) -> str:
     return query.name
 
 
-def stream_info(
+def stream_infos(
+    entries: Mapping[str, Entry], queries: Mapping[str, Collection[str]], derived: Collection[str]
+) -> list[StreamInfo]:
+    """The entries of a catalogue; `queries`: what each running query reads, `derived`: which entries are derived."""
+    used: set[str] = set()
+    left = [name for reads in queries.values() for name in reads]
+    while left:
+        name = left.pop()
+        if name not in used:
+            used.add(name)
+            left += entries[name].reads
+    return [_stream_info(entry, entries, queries, derived, entry.name in used) for entry in entries.values()]
+
+
+def _stream_info(
     entry: Entry,
-    entries: Iterable[Entry],
+    entries: Mapping[str, Entry],
     queries: Mapping[str, Collection[str]],
     derived: Collection[str],
     is_running: bool,
 ) -> StreamInfo:
-    """An entry among others; `queries`: what each running query reads, `derived`: which entries are derived."""
-    readers = [other.name for other in entries if entry.name in other.reads]
+    readers = [other.name for other in entries.values() if entry.name in other.reads]
     readers += [name for name, reads in queries.items() if entry.name in reads]
     times: tuple[str, ...] = ()
     if entry.declaration is not None:

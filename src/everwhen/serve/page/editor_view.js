@@ -161,7 +161,7 @@ export class EditorView {
     try {
       const told = await post(path, body);
       this.clear();
-      const words = (told.outcomes ?? []).map((each) => each.text);
+      const words = (told.outcomes ?? []).filter((each) => each.kind !== "explained").map((each) => each.text);
       if (words.length) toast(words.join("; "));
       this.refresh();
       return told;

@@ -5,23 +5,26 @@ everything, and the first instant that it then says something about is the first
 
 *Which promise releases it* is computed: the answer has to promise all before the instant after that one, and from the
 output downwards each operator tells what its ports have to promise for it (`needed_promises.py`).  It is then proved on
-copies.  For any policy and level, and any plan but recursion with the high-water mark, where more promised may mean
-less said:
+copies.  For any policy and level:
 
     * the promise that is named, of the source that is named, brings something, or moves the wait to another source
       that was named as well; one tick less brings nothing, whatever the others that are named promise;
     * a source that is not named is not waited for.
+
+Recursion with the high-water mark, or with some rounds an epoch, says what depends on what comes in one epoch: there
+the promises that are named bring something together, and not with one tick less of any, or without it.
 
 *What comes by itself* waits for no promise: rows that go round in a recursion of which each epoch does some rounds,
 constant rows, what a change of the query lets say next.  It is told first, and a trial goes on until nothing goes
 round.
 
 *Where the proof fails* it is searched.  That is where rows wait for something else than the answer's promise: in front
-of the operators (levels that block), or for a promise about data that others follow from.  More promised never means
-less said, so "it brings something" is monotone in the promise, and the least instant is found by bisection.  Which of
-several sources are waited for is found by leaving out one after the other, those first that have come least far, as
-long as the rest would do (a merge follows whichever of its inputs is ahead); the least promise of each is then found
-with the others of the rest at the end of time.
+of the operators (levels that block), or for a promise about data that others follow from.  There more promised hardly
+ever means less said, so the least instant is found by bisection.  Which of several sources are waited for is found by
+leaving out one after the other, those first that have come least far, as long as the rest would do (a merge follows
+whichever of its inputs is ahead); the least promise of each is then found with the others of the rest at the end of
+time.  Where more of one does mean less said (the high-water mark; an answer that speculates, where what one promise
+lets in takes back what another one did), they are lowered one after the other until none can be.
 
 It costs a copy of the state, and a few steps on copies.  Beyond `LARGEST` rows of state nothing is copied: what is told
 is how far the answer is final, and the computed promises that bring it further.
@@ -248,16 +251,17 @@ class _Search:
         return len(needs) == 1 or not any(self.enough(self.brings(each)) for each in less)
 
     def _lowest(self, needs: Mapping[str, int]) -> bool:
-        """Whether the promises bring something, and not with one tick less of any of them."""
-        less = ({**needs, name: earlier(t)} for name, t in needs.items())
+        """Whether the promises bring something, and not with one tick less of any of them, nor without it."""
+        less: list[Mapping[str, int]] = [{**needs, name: earlier(t)} for name, t in needs.items()]
+        if len(needs) > 1:
+            less += [_without(needs, name) for name in needs]
         return self.enough(self.brings(needs)) and not any(self.enough(self.brings(each)) for each in less)
 
     def needed(self, first: int) -> list[Needed]:
         """Sources that are waited for, each with the least promise that brings something once the others have come."""
         rest = dict.fromkeys(self.sources, INF)
         for name in sorted(self.sources, key=lambda name: self.sources[name].promised):
-            fewer = {other: t for other, t in rest.items() if other != name}
-            if self.enough(self.brings(fewer)):
+            if self.enough(self.brings(fewer := _without(rest, name))):
                 rest = fewer
         needs = {name: self._least(name, rest, first) for name in rest}
         if len(needs) > 1 and not self._lowest(needs):
@@ -270,9 +274,8 @@ class _Search:
         found = dict(needs)
         while not self._lowest(found):
             for name in list(found):
-                without = {other: t for other, t in found.items() if other != name}
-                if self.enough(self.brings(without)):
-                    found = without
+                if self.enough(self.brings(fewer := _without(found, name))):
+                    found = fewer
                 else:
                     found[name] = self._least(name, found, first)
         return found
@@ -302,6 +305,10 @@ class _Search:
                 if self.enough(self._said(given)):
                     return promise
         return None
+
+
+def _without(needs: Mapping[str, int], name: str) -> dict[str, int]:
+    return {other: t for other, t in needs.items() if other != name}
 
 
 def earlier(t: int) -> int:

@@ -35,7 +35,7 @@ _REFUSED: Final = {
     "MERGE": f"MERGE is not part of the language; {_THERE_ARE}",
     "ALTER": "there is ALTER QUERY name AS SELECT …; a stream is changed by CREATE OR REPLACE STREAM",
     "TRUNCATE": f"TRUNCATE is not part of the language; {_THERE_ARE}",
-    "EXPLAIN": "EXPLAIN is a command of its own: everwhen explain; in Python, explain() of a session",
+    "EXPLAIN": "EXPLAIN stands by itself, in a session or the shell; for a file there is everwhen explain",
     "FROM": "a query begins with SELECT",
     "SET": "SET is not part of the language; what may be set are options of the command, and CONSISTENCY of a query",
     "USE": "USE is not part of the language; streams and relations have a single name",
