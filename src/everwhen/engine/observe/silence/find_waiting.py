@@ -123,6 +123,8 @@ def find_waiting(now: Situation) -> Waiting:
         return Waiting(now.query, "ended", here, **told)
     most = search.most()
     if not search.enough(most):
+        if search.error is not None:
+            return Waiting(now.query, "fails", here, first=search.fails_at, detail=str(search.error), **told)
         return _silent(now, here, told)
     first = _first(most) if _count(most) else 0
     needs = search.computed(first) or search.needed(first)
@@ -182,35 +184,46 @@ class _Search:
     def __init__(self, now: Situation, sources: Sequence[SourceStatus]) -> None:
         self._now = now
         self.sources = {each.name: each for each in sources}
+        self._all = dict.fromkeys(self.sources, INF)
         self._end = INF
         """What is tried at most."""
+        self.error: QueryError | None = None
+        """Why the query fails if more is promised."""
+        self.fails_at = INF
 
     def most(self) -> ElementBatch:
         """What is said if everything is promised.
 
-        Where the query can not say that (RSTREAM over rows without end), what is said if a little more is promised than
-        is known of; nothing later is tried then.
+        Where the query fails on that, what is said if a little more is promised than is known of, and then more and
+        more, as long as it does not fail; nothing later is tried then.  (RSTREAM can not say rows without end to their
+        end; a function may fail on a row that waits in front of it.)
         """
         try:
-            return self.brings(dict.fromkeys(self.sources, INF))
-        except QueryError:
-            times = [max(each.promised, each.largest_start) for each in self.sources.values()]
-            known, step = max((t for t in times if t > NEVER), default=0), 1
-            while known + step < MAX_TIME:
-                said = self._unless_it_fails(dict.fromkeys(self.sources, known + step))
-                if said is None:
-                    break
-                if self.enough(said):
-                    self._end = known + step
-                    return said
-                step *= 2
-            raise
+            return self.brings(self._all)
+        except QueryError as failed:
+            self.error = failed
+        known = max(max(each.promised, each.largest_start) for each in self.sources.values())
+        fine, t, step = min(each.promised for each in self.sources.values()), known + 1 if known > NEVER else 1, 1
+        while t < MAX_TIME:
+            if self._fails(t):
+                self.fails_at = least(self._fails, fine, t, t)
+                break
+            self._end = fine = t
+            if self.enough(said := self.brings(self._all)):
+                return said
+            t, step = t + step, 2 * step
+        self._end = earlier(self.fails_at)
+        return self.brings(self._all)
 
-    def _unless_it_fails(self, promises: Mapping[str, int]) -> ElementBatch | None:
+    def _fails(self, t: int) -> bool:
+        """Whether the query fails if so much is promised."""
+        self._end = INF
         try:
-            return self.brings(promises)
-        except QueryError:
-            return None
+            self.brings(dict.fromkeys(self.sources, t))
+        except QueryError as failed:
+            self.error = failed
+            return True
+        return False
 
     def brings(self, promises: Mapping[str, int]) -> ElementBatch:
         """What is said if sources promise so much, where that is more than they have."""
@@ -259,7 +272,7 @@ class _Search:
 
     def needed(self, first: int) -> list[Needed]:
         """Sources that are waited for, each with the least promise that brings something once the others have come."""
-        rest = dict.fromkeys(self.sources, INF)
+        rest = self._all
         for name in sorted(self.sources, key=lambda name: self.sources[name].promised):
             if self.enough(self.brings(fewer := _without(rest, name))):
                 rest = fewer

@@ -51,7 +51,7 @@ class CopyTrial:
         batches = {name: batch_of(each, self._copy.schema_of(name), name) for name, each in elements.items()}
         said = self._copy.push(batches)
         if self._query not in said:
-            raise QueryError(f"the query {self._query!r} fails if more is promised: {self._copy.error_of(self._query)}")
+            raise QueryError(self._copy.error_of(self._query))
         return said[self._query]
 
     def needs(self, t: int) -> Mapping[str, int]:

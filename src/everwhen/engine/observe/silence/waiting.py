@@ -12,7 +12,7 @@ from everwhen.punctuation.api import show_promise
 
 Reason = Literal[
     "promise", "nothing came", "late", "nothing passes", "all is said", "catching up", "resting", "sink",
-    "unknown span", "under way", "ended", "not tried",
+    "unknown span", "under way", "fails", "ended", "not tried",
 ]  # fmt: skip
 """promise          rows are known and wait until sources promise more
 nothing came     no source that is named has brought a row yet
@@ -24,6 +24,7 @@ resting          all sources that are open rest: nobody holds anybody back, and 
 sink             the answer is there, and its sink does not take it: it is tried again
 unknown span     a merge waits, because no copy that is there knows some span of time
 under way        the next epochs bring it by themselves: rows go round in a recursion, or the query has just changed
+fails            nothing is said before the sources promise `first`, and there the query fails: `detail` says why
 ended            everything is promised: the answer is whole
 not tried        rows may wait; nothing was tried, and `detail` says why.  The answer is final before `first`, and the
                  promises in `needs` bring it further
@@ -139,6 +140,8 @@ class Waiting:
                 return "nothing waits: all that is known is said; more comes with more input"
             case "unknown span":
                 return f"the operator {self.operator!r} waits: no copy that is there knows {self.detail}"
+            case "fails":
+                return f"it fails as soon as its sources promise {show(self.first or 0)}: {self.detail}"
             case "ended":
                 return "everything is promised: the answer is whole"
         untried = f"what waits was not tried: {self.detail}"
