@@ -3,6 +3,7 @@ something or moves the wait to another source that was named; one tick less brin
 
 from __future__ import annotations
 
+import json
 import random
 from collections.abc import Mapping, Sequence
 from typing import get_args
@@ -10,11 +11,13 @@ from typing import get_args
 import pytest
 
 import everwhen as ew
+from everwhen.core.punctuation import Punctuation
 from everwhen.core.time import INF, NEVER
 from everwhen.engine.local import LocalRuntime
 from everwhen.engine.observe.silence import find_waiting as find
 from everwhen.engine.observe.silence.waiting import Needed, Reason, SourceStatus, Waiting
 from everwhen.engine.session.session import Session
+from everwhen.punctuation.api import read_match
 from everwhen.stream.element import Adjust, Cti, Element, Insert, Punct
 from everwhen.stream.element_batch import batch_of
 from operators.differential import EMITS, SCHEMA
@@ -54,9 +57,12 @@ class Silence:
         self.runtime.push({name: batch_of(each, SCHEMA, name) for name, each in epoch.items()})
 
 
-def brings(runtime: LocalRuntime, promises: Mapping[str, int]) -> int:
-    """What promises bring, and nothing else, until nothing goes round."""
-    rows = rows_of(runtime.push({name: batch_of([Cti(t)], SCHEMA, name) for name, t in promises.items()})["out"])
+def brings(runtime: LocalRuntime, promises: Mapping[str, int], puncts: Mapping[str, str] | None = None) -> int:
+    """What promises bring, and those about data as they are written, and nothing else, until nothing goes round."""
+    epoch: dict[str, Element] = {name: Cti(t) for name, t in promises.items()}
+    for name, punct in (puncts or {}).items():
+        epoch[name] = Punct(Punctuation(read_match(json.loads(punct)["match"], SCHEMA)))
+    rows = rows_of(runtime.push({name: batch_of([each], SCHEMA, name) for name, each in epoch.items()})["out"])
     while runtime.goes_on():
         rows += rows_of(runtime.push({})["out"])
     return rows
@@ -73,6 +79,8 @@ def assert_law(silence: Silence) -> Waiting:
         early, met = silence.copied(), [each for each in waiting.needs if each is not need]
         assert not sum(brings(early, {each.source.name: each.t}) for each in met)
         assert not brings(early, less(need))
+        if need.punct is not None:
+            assert brings(silence.copied(), {each.source.name: each.t for each in met}, {need.source.name: need.punct})
     follows, left = silence.copied(), waiting
     for step in range(len(waiting.needs)):
         need = left.needs[0]
@@ -135,9 +143,9 @@ def test_two_sources_hold_a_join_back() -> None:
     assert str(found).splitlines() == [
         "out: 1 row from 5 on waits for a promise of 6 of S and T",
         "  S has promised 4; its largest start is 1: it holds the answer back",
-        '    -> {"op":"cti","t":6} of S, or a promise about its data, punct k = \'a\'',
+        '    -> {"op":"cti","t":6} of S, or a promise about its data, {"op":"punct","match":{"k":"a"}}',
         "  T has promised nothing yet; its largest start is 5: it holds the answer back",
-        '    -> {"op":"cti","t":6} of T, or a promise about its data, punct k = \'a\'',
+        '    -> {"op":"cti","t":6} of T, or a promise about its data, {"op":"punct","match":{"k":"a"}}',
     ]
 
 
@@ -145,7 +153,16 @@ def test_the_pattern_that_is_named_brings_something_as_well() -> None:
     runtime = started(S.group_by("k").agg(n=ew.count()), S=[insert(1, 9), insert(3, 9, "b"), Cti(0)])
     (need,) = runtime.waiting().needs
     assert need.t == 2 and need.pattern is not None
+    assert need.punct == '{"op":"punct","match":{"k":"a"}}'
     assert rows_of(runtime.push({"S": batch_of([Punct(need.pattern)], SCHEMA, "S")})["out"]) == 1
+
+
+def test_a_pattern_is_about_columns_of_one_type() -> None:
+    """An answer may give a source's name to something else."""
+    runtime = started(S.select(k=col("k").is_null(), x=col("x")), S=[insert(1, 9, x=2), Cti(0)])
+    assert runtime.waiting().needs[0].punct == '{"op":"punct","match":{"x":2}}'
+    runtime = started(S.select(k=col("x")), S=[insert(1, 9, x=2), Cti(0)])
+    assert runtime.waiting().needs[0].punct is None
 
 
 def test_a_source_whose_promises_follow_from_its_rows_needs_a_row() -> None:

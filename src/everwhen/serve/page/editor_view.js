@@ -161,7 +161,9 @@ export class EditorView {
     try {
       const told = await post(path, body);
       this.clear();
-      const words = (told.outcomes ?? []).filter((each) => each.kind !== "explained").map((each) => each.text);
+      const isPlan = (each) => each.kind === "explained", outcomes = told.outcomes ?? [];
+      for (const each of outcomes.filter(isPlan)) say(this.plan, each.text);
+      const words = outcomes.filter((each) => !isPlan(each)).map((each) => each.text);
       if (words.length) toast(words.join("; "));
       this.refresh();
       return told;

@@ -290,7 +290,7 @@ def _situation(runner: EpochRunner, query: str, states: _States | None) -> Situa
     found = Situation(
         query,
         statuses,
-        {s.name: s.schema.names if s.name in promising else () for s in run.plan.sources},
+        {source.name: source.schema for source in run.plan.sources if source.name in promising},
         _operators(live),
         lambda: _copied(states, query),
         sum(partition.state_size().rows for stage in live for partition in stage),

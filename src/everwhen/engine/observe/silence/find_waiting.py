@@ -32,6 +32,7 @@ is how far the answer is final, and the computed promises that bring it further.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -40,10 +41,12 @@ from typing import Any, Final, Protocol
 import numpy as np
 
 from everwhen.core.punctuation import Punctuation
+from everwhen.core.schema import Schema
 from everwhen.core.time import INF, MAX_TIME, MIN_TIME, NEVER, show
 from everwhen.engine.observe.metadata import OperatorMetadata
 from everwhen.engine.observe.silence.waiting import Needed, SourceStatus, Waiting
 from everwhen.errors import QueryError
+from everwhen.punctuation.api import write_match
 from everwhen.stream.element import Adjust, Cti, Element, Insert, Punct
 from everwhen.stream.element_batch import ADJUST, INSERT, ElementBatch, joined
 
@@ -76,8 +79,8 @@ class Situation:
 
     query: str
     sources: Sequence[SourceStatus]
-    columns: Mapping[str, Sequence[str]]
-    """Of each source."""
+    schemas: Mapping[str, Schema]
+    """Of each source that takes promises about data."""
     operators: Sequence[OperatorMetadata]
     copy: Callable[[], Trial]
     state_rows: int = 0
@@ -130,7 +133,7 @@ def find_waiting(now: Situation) -> Waiting:
     needs = search.computed(first) or search.needed(first)
     met = {need.source.name: need.t for need in needs}
     brought = search.brings(met)
-    needs = [Needed(need.source, need.t, search.pattern(need, most, met)) for need in needs]
+    needs = [search.with_pattern(need, most, met) for need in needs]
     return Waiting(now.query, "promise", here, tuple(needs), *_told(now, brought), **told)
 
 
@@ -301,14 +304,15 @@ class _Search:
 
         return least(enough, self.sources[name].promised, first + 1, needs[name])
 
-    def pattern(self, need: Needed, most: ElementBatch, met: Mapping[str, int]) -> Punctuation | None:
-        """A promise about data that brings something instead of one about time: about the columns that the first row
-        that waits has in common with the source."""
+    def with_pattern(self, need: Needed, most: ElementBatch, met: Mapping[str, int]) -> Needed:
+        """With a promise about data that brings something instead of the one about time, if one does: about the columns
+        that the first row that waits has in common with the source."""
         rows = [each for each in most.elements() if isinstance(each, Insert | Adjust)]
-        if not rows:
-            return None
+        schema = self._now.schemas.get(need.source.name)
+        if not rows or schema is None:
+            return need
         first = min(rows, key=lambda each: each.sync)
-        common = [name for name in self._now.columns[need.source.name] if name in first.row]
+        common = [field.name for field in schema if field in most.schema.fields]
         others = {name: t for name, t in met.items() if name != need.source.name}
         for names in [[name] for name in common[: _PATTERNS - 1]] + ([common] if len(common) > 1 else []):
             promise = Punctuation.constants({name: first.row[name] for name in names})
@@ -316,8 +320,9 @@ class _Search:
             given[need.source.name] = [Punct(promise)]
             with suppress(QueryError):  # about rows without end
                 if self.enough(self._said(given)):
-                    return promise
-        return None
+                    match = json.dumps(write_match(promise.match, schema), ensure_ascii=False, separators=(",", ":"))
+                    return Needed(need.source, need.t, promise, match)
+        return need
 
 
 def _without(needs: Mapping[str, int], name: str) -> dict[str, int]:

@@ -104,7 +104,7 @@ def situation(
     return Situation(
         query,
         sources,
-        {name: ingress.of(name)[0].intake.codec.schema.names for name in names},
+        {name: ingress.of(name)[0].intake.codec.schema for name in names},
         _operators(flow, below),
         lambda: CopyTrial(copy(), query),
         rows + sum(each.intake.state_size().rows for each in inputs),

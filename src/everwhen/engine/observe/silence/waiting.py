@@ -8,7 +8,6 @@ from typing import Any, Literal
 
 from everwhen.core.punctuation import Punctuation
 from everwhen.core.time import INF, MAX_TIME, NEVER, show
-from everwhen.punctuation.api import show_promise
 
 Reason = Literal[
     "promise", "nothing came", "late", "nothing passes", "all is said", "catching up", "resting", "sink",
@@ -59,11 +58,17 @@ class SourceStatus:
 
 @dataclass(frozen=True, slots=True)
 class Needed:
-    """A promise that is waited for.  `pattern`: a promise about data that would do as well."""
+    """A promise that is waited for.  `pattern`: a promise about data that would do as well; `match`: it in JSON."""
 
     source: SourceStatus
     t: int
     pattern: Punctuation | None = None
+    match: str = ""
+
+    @property
+    def punct(self) -> str | None:
+        """The promise about data, as an element."""
+        return None if self.pattern is None else f'{{"op":"punct","match":{self.match}}}'
 
     @property
     def remedy(self) -> str:
@@ -73,9 +78,7 @@ class Needed:
         text = f'{{"op":"cti","t":{t}}} of {self.source.name}'
         if self.source.within is not None and self.t < MAX_TIME - self.source.within:
             text = f"a row of {self.source.name} that starts at {show(self.t + self.source.within)} or later, or {text}"
-        if self.pattern is not None:
-            text += f", or a promise about its data, {show_promise(self.pattern)}"
-        return text
+        return text if self.punct is None else f"{text}, or a promise about its data, {self.punct}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,8 +189,7 @@ def _source(status: SourceStatus) -> dict[str, Any]:
 
 
 def _need(need: Needed) -> dict[str, Any]:
-    pattern = None if need.pattern is None else show_promise(need.pattern)
-    return {"source": need.source.name, "t": _plain(need.t), "or": pattern, "remedy": need.remedy}
+    return {"source": need.source.name, "t": _plain(need.t), "or": need.punct, "remedy": need.remedy}
 
 
 def _plain(t: int) -> int | str | None:
