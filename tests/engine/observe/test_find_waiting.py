@@ -81,12 +81,14 @@ def assert_law(silence: Silence) -> Waiting:
         assert not brings(early, less(need))
         if need.punct is not None:
             assert brings(silence.copied(), {each.source.name: each.t for each in met}, {need.source.name: need.punct})
+    together = {need.source.name: need.t for need in waiting.needs}
+    assert brings(silence.copied(), together) == waiting.rows + waiting.corrections
     follows, left = silence.copied(), waiting
     for step in range(len(waiting.needs)):
         need = left.needs[0]
         came = brings(follows, {need.source.name: need.t})
-        if came:
-            assert step == len(waiting.needs) - 1 and came == waiting.rows + waiting.corrections
+        if came:  # one after the other they may bring the same in other pieces
+            assert step == len(waiting.needs) - 1 and came == left.rows + left.corrections
             return waiting
         left = follows.waiting()
         assert left.reason == "promise" and {each.source.name for each in left.needs} < named
