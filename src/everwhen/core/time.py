@@ -56,6 +56,16 @@ SHOWN_SPAN: Final[ContextVar[Callable[[int], str]]] = ContextVar("SHOWN_SPAN", d
 """How they show a span between two times."""
 
 
+def next_tick(t: int) -> int:
+    """One tick later: behind the largest time comes infinity."""
+    return INF if t >= MAX_TIME else max(t + 1, MIN_TIME)
+
+
+def last_tick(t: int) -> int:
+    """One tick earlier: before infinity comes the largest time, before the smallest one minus infinity."""
+    return NEVER if t <= MIN_TIME else min(t - 1, MAX_TIME)
+
+
 def is_time(t: int) -> bool:
     """Whether `t` is a finite time that the system can work with."""
     return MIN_TIME <= t <= MAX_TIME

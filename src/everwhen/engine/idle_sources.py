@@ -51,18 +51,28 @@ class IdleSources:
     def heard(self, inputs: Iterable[str]) -> None:
         """These inputs have spoken now; before a noted clock is set for the first time nobody has rested."""
         if self.may_rest:
-            self._spoke = {name: at or self._clock() for name, at in self._spoke.items()}
+            if isinstance(self._clock, NotedClock):
+                self._spoke = {name: at or self._clock() for name, at in self._spoke.items()}
             self._spoke |= dict.fromkeys(self._spoke.keys() & set(inputs), self._clock())
 
     @property
     def spoke(self) -> dict[str, float]:
-        """When each input spoke last, where the clock is noted: else that means nothing to others."""
-        return dict(self._spoke) if isinstance(self._clock, NotedClock) else {}
+        """When each input spoke last, by the clock."""
+        return dict(self._spoke)
 
-    def restore(self, spoke: Mapping[str, float]) -> None:
+    @property
+    def noted(self) -> dict[str, float]:
+        """The same, where the clock is noted: else that means nothing to others."""
+        return self.spoke if isinstance(self._clock, NotedClock) else {}
+
+    def restore(self, noted: Mapping[str, float]) -> None:
         """Go on from what was noted."""
         if isinstance(self._clock, NotedClock):
-            self._spoke |= {name: at for name, at in spoke.items() if name in self._spoke}
+            self.resume(noted)
+
+    def resume(self, spoke: Mapping[str, float]) -> None:
+        """Go on from what others know by the same clock."""
+        self._spoke |= {name: at for name, at in spoke.items() if name in self._spoke}
 
     def rests(self, name: str) -> bool:
         """Whether an input has been silent for too long to hold others back."""

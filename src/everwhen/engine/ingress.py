@@ -85,7 +85,7 @@ class Ingress:
         """The sources that have come to their end."""
         self._shared = shared
         self._clock = clock
-        self._idleness = IdleSources(clock, idle)
+        self.idle = IdleSources(clock, idle)
         self.may_rest = idle is not None
         """Whether a source may come to hold nobody back, because it is idle."""
         self._horizons: dict[Bounds, ReleaseHorizon] = {}
@@ -129,8 +129,8 @@ class Ingress:
 
     def add(self, name: str, source: SourceInput) -> None:
         self.inputs[name] = source
-        self._idleness.read({each.source: each.idle for each in self.inputs.values()})
-        self.may_rest = self._idleness.may_rest
+        self.idle.read({each.source: each.idle for each in self.inputs.values()})
+        self.may_rest = self.idle.may_rest
 
     def of(self, source: str) -> list[SourceInput]:
         """The inputs of a source, one per level at which it is read."""
@@ -182,7 +182,7 @@ class Ingress:
         heard = {source for source, batch in batches.items() if len(batch)}
         self._heard |= dict.fromkeys(heard, self._clock())
         if self.may_rest:
-            self._idleness.heard(heard)
+            self.idle.heard(heard)
 
     def end(self, sources: Collection[str]) -> None:
         """These sources have ended: everything is promised."""
@@ -227,7 +227,7 @@ class Ingress:
             reached: dict[str, int] = {}
             for each in among.values():
                 reached[each.source] = min(reached.get(each.source, INF), each.intake.cti)
-            self.hurry(self._idleness.forced(reached))
+            self.hurry(self.idle.forced(reached))
 
     def hurry(self, reached: Mapping[str, int]) -> None:
         """Take sources for as far as this, though they have not said so."""
@@ -283,7 +283,7 @@ class Ingress:
 
     def rests(self, source: str) -> bool:
         """Whether a source has been silent for so long that it holds nobody back."""
-        return self._idleness.rests(source)
+        return self.idle.rests(source)
 
     def dropped(self, names: Iterable[str]) -> dict[str, dict[Reason, int]]:
         """How many elements were given up, by source and reason; sources that lost none are left out."""
@@ -323,7 +323,7 @@ class Ingress:
                 "intake": each.intake.snapshot(),
                 "exact": each.exact,
                 "max_end": each.max_end,
-                "spoke": self._idleness.spoke.get(each.source),
+                "spoke": self.idle.noted.get(each.source),
                 "horizon": self._horizons[each.bounds].snapshot() if each.bounds in self._horizons else None,
                 **self._measured(name),
             }
@@ -345,7 +345,7 @@ class Ingress:
             each.intake.restore(part["intake"])
             each.exact, each.max_end, each.measured = part["exact"], part["max_end"], part.get("measured")
             if part.get("spoke") is not None:
-                self._idleness.restore({each.source: part["spoke"]})
+                self.idle.restore({each.source: part["spoke"]})
             if part["horizon"] is not None:
                 self._horizons.setdefault(each.bounds, ReleaseHorizon(self._clock)).restore(part["horizon"])
 

@@ -12,7 +12,7 @@ import pytest
 
 import everwhen as ew
 from everwhen.core.punctuation import Punctuation
-from everwhen.core.time import INF, NEVER
+from everwhen.core.time import INF, NEVER, last_tick
 from everwhen.engine.local import LocalRuntime
 from everwhen.engine.observe.silence import find_waiting as find
 from everwhen.engine.observe.silence.waiting import Needed, Reason, SourceStatus, Waiting
@@ -311,7 +311,7 @@ def test_without_trying_the_named_promises_bring_the_answer_further(
         met = {need.source.name: need.t for need in found.needs}
         assert promised(silence, met, final) > final
         for need in found.needs:
-            less = met | {need.source.name: find.earlier(need.t)}
+            less = met | {need.source.name: last_tick(need.t)}
             assert final == NEVER or promised(silence, less, final) == final
 
 

@@ -124,11 +124,13 @@ class LocalView(ABC):
         {"op":"cti","t":2} of S
         """
         flow, now, state = self._dataflow.flow, self._clock(), cache(self.snapshot)  # taken only if it is copied
+        idle = self._ingress.idle
 
         def copy() -> LocalView:
             made: Any = type(self)
-            copied: LocalView = made(self._asked, clock=lambda: now, consistency=self._built)
+            copied: LocalView = made(self._asked, clock=lambda: now, consistency=self._built, idle=idle.seconds)
             copied.restore(state(), self._left())
+            copied._ingress.idle.resume(idle.spoke)
             return copied
 
         now_known = situation(query, flow, self._ingress, flow.outputs[query], copy, self.unknown_spans())

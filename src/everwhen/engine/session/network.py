@@ -117,8 +117,9 @@ class Network:
         operators, sources = set(self.flow.nodes), set(self.ingress.inputs)
         try:
             outlet = self.outlet(exit, over or self._shared(exit))
-            for name in levels.keys() - sources:
-                self._open(name, *levels[name])
+            for name, level in levels.items():
+                if name not in sources:
+                    self._open(name, *level)
             pasts: dict[Port, AsOf] = {}
             for number, placed in self.operators.items():
                 if number not in operators:

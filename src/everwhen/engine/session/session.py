@@ -36,7 +36,6 @@ as long as some query reads it.  Left and read again, it goes on behind its CTI.
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
@@ -297,6 +296,7 @@ class Session(ReplacedQueries):
         if entry.exit is None:
             raise QueryError(f"the query {name!r} {entry.how}, so it waits for nothing; start it")
         network, now = self._network, self._clock()
+        idle, spoke = network.ingress.idle.seconds, network.ingress.idle.spoke
         before = {each: made.replaces for each, made in self._catalogue.entries.items()}
         queries = {
             each: made.node if (old := before[each]) is None else (old.node, made.node)
@@ -304,8 +304,9 @@ class Session(ReplacedQueries):
         }
 
         def copy() -> Session:
-            copied = Session(optimize=self._optimize, clock=lambda: now, idle=math.inf if self._idle else None)
+            copied = Session(optimize=self._optimize, clock=lambda: now, idle=idle)
             copied.restore(state, queries)
+            copied._network.ingress.idle.resume(spoke)
             return copied
 
         outlet = network.outlets[entry.exit]

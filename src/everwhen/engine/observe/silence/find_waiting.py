@@ -42,7 +42,7 @@ import numpy as np
 
 from everwhen.core.punctuation import Punctuation
 from everwhen.core.schema import Schema
-from everwhen.core.time import INF, MAX_TIME, MIN_TIME, NEVER, show
+from everwhen.core.time import INF, MAX_TIME, MIN_TIME, NEVER, last_tick, next_tick, show
 from everwhen.engine.observe.metadata import OperatorMetadata
 from everwhen.engine.observe.silence.waiting import Needed, SourceStatus, Waiting
 from everwhen.errors import QueryError
@@ -120,7 +120,11 @@ def find_waiting(now: Situation) -> Waiting:
     if untried := now.why_untried:
         return _not_tried(now, here, untried, told) if open_ else Waiting(now.query, "ended", here, **told)
     search = _Search(now, open_)
-    if search.enough(by_itself := search.brings({})):
+    try:
+        by_itself = search.brings({})
+    except QueryError as failed:
+        return Waiting(now.query, "fails", here, detail=str(failed), **told)
+    if search.enough(by_itself):
         return Waiting(now.query, "under way", here, (), *_told(now, by_itself), **told)
     if not open_:
         return Waiting(now.query, "ended", here, **told)
@@ -163,7 +167,7 @@ def _missing(now: Situation, needs: Mapping[str, int]) -> list[Needed]:
 def next_final(final: int, sources: Sequence[SourceStatus]) -> int:
     """What an answer has to promise to be final further; if nothing is, up to behind the first known start."""
     starts = [each.largest_start for each in sources if each.largest_start > NEVER]
-    return min(final + 1, INF) if final > NEVER else min(starts, default=0) + 1
+    return next_tick(final if final > NEVER else min(starts, default=0))
 
 
 def _silent(now: Situation, here: tuple[SourceStatus, ...], told: Mapping[str, Any]) -> Waiting:
@@ -186,7 +190,7 @@ class _Search:
 
     def __init__(self, now: Situation, sources: Sequence[SourceStatus]) -> None:
         self._now = now
-        self.sources = {each.name: each for each in sources}
+        self.sources = {each.name: each for each in sorted(sources, key=lambda each: each.name)}
         self._all = dict.fromkeys(self.sources, INF)
         self._end = INF
         """What is tried at most."""
@@ -215,7 +219,7 @@ class _Search:
             if self.enough(said := self.brings(self._all)):
                 return said
             t, step = t + step, 2 * step
-        self._end = earlier(self.fails_at)
+        self._end = last_tick(self.fails_at)
         return self.brings(self._all)
 
     def _fails(self, t: int) -> bool:
@@ -252,35 +256,41 @@ class _Search:
         """The promises that follow from the operators' rules, if the first thing that waits is about an instant, proved
         on copies; none if they are not just what brings something."""
         rules = self._now.copy()
-        for t in (first + 1, first):  # policies that speculate say a piece once its first instant is reached
+        for t in (next_tick(first), first):  # policies that speculate say a piece once its first instant is reached
             needs = _missing(self._now, rules.needs(t))
-            if needs and self._proved({need.source.name: need.t for need in needs}):
+            if needs and self._is_proved({need.source.name: need.t for need in needs}):
                 return needs
         return []
 
-    def _proved(self, needs: Mapping[str, int]) -> bool:
+    def _does(self, promises: Mapping[str, int]) -> bool:
+        """Whether promises bring something; what makes the query fail brings nothing."""
+        try:
+            return self.enough(self.brings(promises))
+        except QueryError:
+            return False
+
+    def _is_proved(self, needs: Mapping[str, int]) -> bool:
         """Whether the promises are the lowest, also if the others are at the end."""
-        if not self._lowest(needs):
+        if not self._is_lowest(needs):
             return False
         others = dict.fromkeys(needs, INF)
-        less = ({**others, name: earlier(t)} for name, t in needs.items())
-        return len(needs) == 1 or not any(self.enough(self.brings(each)) for each in less)
+        return len(needs) == 1 or not any(self._does({**others, name: last_tick(t)}) for name, t in needs.items())
 
-    def _lowest(self, needs: Mapping[str, int]) -> bool:
+    def _is_lowest(self, needs: Mapping[str, int]) -> bool:
         """Whether the promises bring something, and not with one tick less of any of them, nor without it."""
-        less: list[Mapping[str, int]] = [{**needs, name: earlier(t)} for name, t in needs.items()]
+        less: list[Mapping[str, int]] = [{**needs, name: last_tick(t)} for name, t in needs.items()]
         if len(needs) > 1:
             less += [_without(needs, name) for name in needs]
-        return self.enough(self.brings(needs)) and not any(self.enough(self.brings(each)) for each in less)
+        return self._does(needs) and not any(map(self._does, less))
 
     def needed(self, first: int) -> list[Needed]:
         """Sources that are waited for, each with the least promise that brings something once the others have come."""
         rest = self._all
         for name in sorted(self.sources, key=lambda name: self.sources[name].promised):
-            if self.enough(self.brings(fewer := _without(rest, name))):
+            if self._does(fewer := _without(rest, name)):
                 rest = fewer
         needs = {name: self._least(name, rest, first) for name in rest}
-        if len(needs) > 1 and not self._lowest(needs):
+        if len(needs) > 1 and not self._is_lowest(needs):
             needs = self._lowered(rest, first)
         return [Needed(self.sources[name], t) for name, t in needs.items()]
 
@@ -288,9 +298,9 @@ class _Search:
         """From promises that bring something, one after the other lowered, and the others left as they are by then,
         until none can be lowered: where more of one promise asks for more of another."""
         found = dict(needs)
-        while not self._lowest(found):
+        while not self._is_lowest(found):
             for name in list(found):
-                if self.enough(self.brings(fewer := _without(found, name))):
+                if self._does(fewer := _without(found, name)):
                     found = fewer
                 else:
                     found[name] = self._least(name, found, first)
@@ -298,11 +308,9 @@ class _Search:
 
     def _least(self, name: str, needs: Mapping[str, int], first: int) -> int:
         """The least promise of one of the sources, with those of the others, that brings something as these do."""
-
-        def enough(t: int) -> bool:
-            return self.enough(self.brings({**needs, name: t}))
-
-        return least(enough, self.sources[name].promised, first + 1, needs[name])
+        return least(
+            lambda t: self._does({**needs, name: t}), self.sources[name].promised, next_tick(first), needs[name]
+        )
 
     def with_pattern(self, need: Needed, most: ElementBatch, met: Mapping[str, int]) -> Needed:
         """With a promise about data that brings something instead of the one about time, if one does: about the columns
@@ -329,24 +337,21 @@ def _without(needs: Mapping[str, int], name: str) -> dict[str, int]:
     return {other: t for other, t in needs.items() if other != name}
 
 
-def earlier(t: int) -> int:
-    """One tick less."""
-    return MAX_TIME if t == INF else t - 1
-
-
 def least(enough: Callable[[int], bool], low: int, guess: int, high: int = INF) -> int:
     """An instant after `low`, and not after `high`, at which a test holds and one tick earlier does not, of a test that
     holds at `high`; near `guess` it is found quickest.  Of a monotone test it is the least at which it holds.
 
     >>> [least(lambda t: t >= 40, low, guess) for low, guess in ((-3, 40), (5, 9), (39, 700), (NEVER, 0))]
     [40, 40, 40, 40]
+    >>> least(lambda t: t == INF, 5, 9) == INF
+    True
     """
     floor = max(low, MIN_TIME - 1)
-    last = earlier(high)
-    if last <= floor:
+    last = last_tick(high)
+    if last <= floor or not enough(last):
         return high
     guess = min(max(guess, floor + 1), last)
-    no, yes, step = floor, high, 1
+    no, yes, step = floor, last, 1
     if enough(guess):
         yes = guess
         while yes - step > floor:
@@ -361,10 +366,6 @@ def least(enough: Callable[[int], bool], low: int, guess: int, high: int = INF) 
                 yes = no + step
                 break
             no, step = no + step, 2 * step
-        else:
-            if not enough(last):
-                return high
-            yes = last
     while yes - no > 1:
         middle = (no + yes) // 2
         no, yes = (no, middle) if enough(middle) else (middle, yes)

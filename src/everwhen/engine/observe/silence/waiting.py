@@ -23,7 +23,8 @@ resting          all sources that are open rest: nobody holds anybody back, and 
 sink             the answer is there, and its sink does not take it: it is tried again
 unknown span     a merge waits, because no copy that is there knows some span of time
 under way        the next epochs bring it by themselves: rows go round in a recursion, or the query has just changed
-fails            nothing is said before the sources promise `first`, and there the query fails: `detail` says why
+fails            nothing is said before the sources promise `first`, and there the query fails; without `first`, the
+                 next epoch fails: `detail` says why
 ended            everything is promised: the answer is whole
 not tried        rows may wait; nothing was tried, and `detail` says why.  The answer is final before `first`, and the
                  promises in `needs` bring it further
@@ -49,11 +50,10 @@ class SourceStatus:
         said = "has promised nothing yet" if self.promised == NEVER else f"has promised {show(self.promised)}"
         if self.ended:
             return f"{self.name} has ended"
-        rests = "; it rests, and holds nobody back" if self.resting else ""
         if self.largest_start == NEVER:
-            return f"{self.name} {said}{'; nothing has come from it' if self.told else ''}{rests}"
+            return f"{self.name} {said}{'; nothing has come from it' if self.told else ''}"
         ago = "" if self.heard is None or self.heard < 1 else f"; its last element came {self.heard:.0f} s ago"
-        return f"{self.name} {said}; its largest start is {show(self.largest_start)}{ago}{rests}"
+        return f"{self.name} {said}; its largest start is {show(self.largest_start)}{ago}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,10 +106,13 @@ class Waiting:
         found = [f"{self.query}: {self._why()}"]
         named = {need.source.name for need in self.needs}
         for need in self.needs:
-            found += [f"  {need.source}: it holds the answer back", f"    -> {need.remedy}"]
+            holds = "all rest, and the answer waits for one" if need.source.resting else "it holds the answer back"
+            found += [f"  {need.source}: {holds}", f"    -> {need.remedy}"]
         shown = [each for each in self.sources if each.name not in named]
         if self.reason not in ("ended",):
-            found += [f"  {each}{': not waited for' * (self.reason == 'promise')}" for each in shown]
+            waits = ": not waited for" * (self.reason == "promise")
+            rests = "; it rests, and holds nobody back"
+            found += [f"  {each}{rests * each.resting}{waits}" for each in shown]
         found += [
             f"  {count} element{'s' * (count != 1)} of {name} came too late and had to be given up"
             for name, count in sorted(self.given_up.items())
@@ -144,7 +147,10 @@ class Waiting:
             case "unknown span":
                 return f"the operator {self.operator!r} waits: no copy that is there knows {self.detail}"
             case "fails":
-                return f"it fails as soon as its sources promise {show(self.first or 0)}: {self.detail}"
+                when = "with the next epoch"
+                if self.first is not None:
+                    when = f"as soon as its sources promise {show(self.first)}"
+                return f"it fails {when}: {self.detail}"
             case "ended":
                 return "everything is promised: the answer is whole"
         untried = f"what waits was not tried: {self.detail}"
