@@ -143,7 +143,7 @@ class SqlError(QueryError):
     def __init__(self, problem: str, text: str, start: int, end: int | None = None) -> None:
         start = max(0, min(start, len(text)))
         self.problem = problem
-        self.start = start
+        self.start, self.end = start, end
         self.line = text.count("\n", 0, start) + 1
         begin = text.rfind("\n", 0, start) + 1
         self.column = start - begin + 1

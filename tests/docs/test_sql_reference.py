@@ -20,14 +20,17 @@ import everwhen as ew
 from doc_examples import DOCUMENTS, ROOT, Block, blocks, commands
 from docs.sql_page import TICK, Claim, Example, Page, as_table
 from everwhen import reference
+from everwhen.algebra.explain import WIDTH
 from everwhen.algebra.expressions.functions import FUNCTIONS, OPERATORS
 from everwhen.algebra.nodes import Sort
+from everwhen.core.emit import Emit
 from everwhen.errors import QueryError
 from everwhen.language import syntax
 from everwhen.language.binding.aggregates import AGGREGATES
 from everwhen.language.binding.types import TYPES
 from everwhen.language.grammar import call as grammar_call
 from everwhen.language.parse import parse
+from everwhen.plan.explain import explain_text
 from everwhen.testing import assert_same_history, assert_valid
 
 REFERENCE = ROOT / "docs" / "sql.md"
@@ -56,6 +59,16 @@ def claims(refused: bool) -> list[Any]:
 @pytest.mark.parametrize("example", examples())
 def test_a_query_has_the_answer_below_it(example: Example) -> None:
     assert example.shown() == example.expected
+
+
+@pytest.mark.parametrize("example", examples())
+def test_a_query_can_be_explained(example: Example) -> None:
+    try:
+        query = ew.sql(example.text, example.world.catalog, tick=TICK)
+    except QueryError:
+        return
+    text = explain_text("q", query.node, query.node, emit=Emit.FINAL)
+    assert "What runs, and what it keeps" in text and max(map(len, text.splitlines())) <= WIDTH
 
 
 @pytest.mark.parametrize("example", examples())

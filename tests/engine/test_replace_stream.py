@@ -149,3 +149,70 @@ def test_a_stream_is_not_made_from_itself(session: SqlSession, name: str) -> Non
         with pytest.raises(SqlError, match="Good cannot be made from itself: write what it is made from"):
             asked.execute(f"CREATE OR REPLACE STREAM {name} AS SELECT item, price FROM {name} WHERE price > 7")
         assert "price > 5" in asked.explain("Good")
+
+
+# -- who reads what ----------------------------------------------------------------------------------------------------
+
+
+def session_of(*statements: str) -> SqlSession:
+    session = SqlSession()
+    session.execute("; ".join(("CREATE STREAM Bid (item INT, price INT)", *statements)))
+    return session
+
+
+@pytest.mark.parametrize("alias", ["SELECT * FROM Good", "SELECT item, price FROM Good"])
+def test_who_reads_the_stream_behind_an_alias_keeps_its_answer(alias: str) -> None:
+    """An alias is the same plan, and another stream."""
+    session = session_of(
+        "CREATE STREAM Good AS SELECT item, price FROM Bid WHERE price > 5", f"CREATE STREAM Also AS {alias}"
+    )
+    session.start("good", "SELECT * FROM Good")
+    session.start("also", "SELECT * FROM Also")
+    push(session, bids(0, 20, 15))
+    (outcome,) = session.execute("CREATE OR REPLACE STREAM Also AS SELECT item, price FROM Bid WHERE price <= 5")
+    assert outcome.at is not None and not session.is_replaced("good")
+    assert "price > 5" in session.explain("good") and "price <= 5" in session.explain("also")
+    session.stop("also")
+    (outcome,) = session.execute("CREATE OR REPLACE STREAM Also AS SELECT item, price FROM Bid WHERE price = 5")
+    assert outcome.at is None  # nobody reads it
+
+
+def test_streams_that_are_made_from_it_go_over_in_the_order_in_which_they_read_each_other() -> None:
+    """`First` was replaced, and reads what was declared later."""
+    session = session_of(
+        "CREATE STREAM First AS SELECT item, price FROM Bid",
+        "CREATE STREAM Last AS SELECT item, price FROM Bid WHERE price > 1",
+        "CREATE STREAM Middle AS SELECT item, price FROM Last WHERE price > 2",
+    )
+    session.start("q", "SELECT * FROM First")
+    push(session, bids(0, 20, 15))
+    session.execute("CREATE OR REPLACE STREAM First AS SELECT item, price FROM Middle WHERE price > 3")
+    push(session, bids(20, 40, 40))
+    (outcome,) = session.execute("CREATE OR REPLACE STREAM Last AS SELECT item, price FROM Bid WHERE price > 9")
+    assert outcome.at is not None
+    assert "price > 9" in session.explain("q") and "price > 3" in session.explain("q")
+    assert [each.name for each in session.streams()] == ["Bid", "First", "Last", "Middle"]
+
+
+def test_what_reads_it_is_compiled_again() -> None:
+    """A window table over groups needs a coalesce, which a filter does not."""
+    text = "SELECT item, SUM(price) AS price FROM TUMBLE(TABLE Good, 4) GROUP BY item, window_start, window_end"
+    session = session_of("CREATE STREAM Good AS SELECT item, price + 1 AS price FROM Bid")
+    session.start("q", text)
+    said = push(session, bids(0, 20, 15))["q"]
+    grouped = "CREATE OR REPLACE STREAM Good AS SELECT item, MAX(price) AS price FROM Bid WINDOW(RANGE 6) GROUP BY item"
+    (outcome,) = session.execute(grouped)
+    assert outcome.at is not None
+    said += push(session, bids(20, 50, 50))["q"]
+    fresh = session_of(grouped.replace("OR REPLACE ", ""))
+    fresh.start("q", text)
+    told, new = ew.History.of(said), ew.History.of(push(fresh, bids(0, 50, 50))["q"])
+    assert all(told.at(t) == new.at(t) for t in range(outcome.at, 50)) and outcome.at < 40
+
+
+def test_a_state_that_nothing_bounds_is_refused_also_in_what_reads_it() -> None:
+    session = session_of("CREATE STREAM Good AS SELECT item, price FROM Bid")
+    session.start("q", "SELECT item FROM Good WINDOW(ROWS 3)")
+    with pytest.raises(SqlError, match=r"line 1, column 1: the state of this query grows without bound"):
+        session.execute("CREATE OR REPLACE STREAM Good AS SELECT item, price FROM Bid WINDOW(UNBOUNDED)")
+    assert "nbounded" not in session.explain("Good") and "nbounded" not in session.explain("q")

@@ -88,3 +88,14 @@ def test_what_waits_goes_on_before_a_promise_that_covers_it() -> None:
     assert texts(other) == ["punct k = 3"]
     closing = runtime.push({"S": batch_of([Cti(20)], S.schema, "S")})["out"]
     assert texts(closing) == ["cti 20"]
+
+
+def test_a_query_whose_last_steps_have_names_of_their_own_hears_a_promise_while_it_goes_over() -> None:
+    query = S.select("k", y=ew.col("x") * 2).select("k", x=ew.col("y"))
+    session = Session()
+    session.register("q", query)
+    session.replace("q", query)
+    both = {name: ew.punctuation.OneOf((1,)) for name in ("k", "x")}
+    said = session.push({"S": batch_of([Insert(0, 9, row(1, 1)), punct(20, **both)], S.schema, "S")})
+    assert session.query("q").error == ""
+    assert [str(each) for each in said["q"].elements()] == ["insert [0, 9) k=1 x=2"]

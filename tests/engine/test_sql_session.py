@@ -314,10 +314,11 @@ def test_explain_is_a_statement_that_stands_by_itself(session: SqlSession) -> No
     (told,) = session.execute("EXPLAIN WAITING mine;")
     assert str(told) == "mine: nothing has come in yet\n  Bid has promised nothing yet; nothing has come from it"
     assert "elements read" in str(session.execute("EXPLAIN ANALYZE mine")[0])
-    for text, at in (("EXPLAIN mine; SELECT item FROM Bid", 14), ("EXPLAIN SELECT nix FROM Bid", 15), ("EXPLAIN", 0)):
+    wrong = ("EXPLAIN mine; SELECT item FROM Bid", 14), ("EXPLAIN SELECT nix FROM Bid", 15), ("EXPLAIN WAITING nix", 16)
+    for text, at in (*wrong, ("EXPLAIN", 0)):
         with pytest.raises(SqlError) as error:
             session.execute(text)
-        assert error.value.start == at
+        assert error.value.start == at and str(error.value).splitlines()[1] == f"  {text}"
     with pytest.raises(SqlError, match="EXPLAIN stands by itself, in a session or the shell; for a file there is"):
         session.execute("SELECT item FROM Bid; EXPLAIN mine")
     assert shown(session) == before

@@ -372,4 +372,9 @@ def _key_pairs(on: On) -> dict[str, str]:
 
 def node_of(query: Stream | nodes.Node) -> nodes.Node:
     """The plan of a query."""
-    return query.node if isinstance(query, Stream) else query
+    if isinstance(query, Stream):
+        return query.node
+    if isinstance(query, nodes.Node):
+        return query
+    text = "; a text becomes one with ew.sql(text, streams…)" if isinstance(query, str) else ""
+    raise QueryError(f"a query is a stream, as ew.source and ew.sql make it, and not {query!r}{text}")

@@ -71,6 +71,12 @@ def is_time(t: int) -> bool:
     return MIN_TIME <= t <= MAX_TIME
 
 
+def require_time(t: object) -> None:
+    """QueryError unless `t` is an instant: a time, or either infinity."""
+    if isinstance(t, bool) or not isinstance(t, int) or not (is_time(t) or t in (INF, NEVER)):
+        raise QueryError(f"an instant is a whole number of ticks, within ±2**62, and not {t!r}")
+
+
 def unit_nanoseconds(unit: str) -> int:
     """The length of a unit such as `ms`, `minute` or `HOURS`."""
     name = unit.lower().replace("µs", "us")

@@ -14,7 +14,7 @@ from typing import Final
 from everwhen.algebra.explain import WIDTH, explain, wrapped
 from everwhen.algebra.nodes import LMerge, Node, Source, sources_of
 from everwhen.core.emit import Emit
-from everwhen.operators.join.join import JoinOperator
+from everwhen.operators.join.join import Area, JoinOperator
 from everwhen.operators.loop.fixpoint import FixpointOperator
 from everwhen.operators.merge.inputs import MergeOperator
 from everwhen.operators.output.changelog import EventChangelogEncoder
@@ -29,7 +29,12 @@ from everwhen.plan.sanity.instants import one_instant
 from everwhen.plan.sanity.silence import needs_promises
 from everwhen.plan.stages.model import StagePlan, StreamIn
 
-_AREAS: Final = {"keyed": "hash table by key", "sorted": "list sorted by value", "list": "plain list"}
+_AREAS: Final[dict[Area, str]] = {
+    "keyed": "hash table by key",
+    "nearest": "nearest by key",
+    "sorted": "list sorted by value",
+    "list": "plain list",
+}
 _INSIDE: Final = WIDTH - 2
 """Columns within a section, which is indented."""
 _BRANCHES: Final = str.maketrans({"├": "│", "└": " ", "─": " "})

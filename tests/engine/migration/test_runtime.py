@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
 import pytest
 
 import everwhen as ew
@@ -305,6 +309,28 @@ def test_an_instant_that_is_too_early_is_refused() -> None:
     with pytest.raises(QueryError, match="cannot take over at 3: it can from 10 on, because everything before"):
         runtime.replace(S.where(v > 2), at=3)
     _unharmed(runtime, query)
+
+
+def test_what_is_no_query_is_told() -> None:
+    text: Any = "SELECT 1"
+    session = ew.Session()
+    session.register("q", S)
+    for migrate in (LocalRuntime(S).migrate, partial(session.migrate, "q")):
+        with pytest.raises(QueryError, match=r"and not 'SELECT 1'; a text becomes one with ew\.sql\(text, streams…\)"):
+            migrate(text)
+
+
+@pytest.mark.parametrize("t", ["9", True, 2**62, 0.5])
+def test_what_is_no_instant_is_told(t: Any) -> None:
+    runtime, session = LocalRuntime(S), ew.Session()
+    session.register("q", S)
+    asked: tuple[Callable[[], Any], ...] = (
+        partial(runtime.needs, t), partial(session.needs, t, "q"), partial(runtime.replace, S, t),
+        partial(session.replace_all, {"q": S}, t),
+    )  # fmt: skip
+    for ask in asked:
+        with pytest.raises(QueryError, match="an instant is a whole number of ticks"):
+            ask()
 
 
 def test_an_order_that_is_said_is_not_given_up() -> None:

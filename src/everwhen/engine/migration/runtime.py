@@ -19,7 +19,7 @@ from everwhen.algebra.builder import node_of
 from everwhen.algebra.nodes import Node
 from everwhen.core.consistency import Consistency
 from everwhen.core.punctuation import Frontier
-from everwhen.core.time import INF, show
+from everwhen.core.time import INF, require_time, show
 from everwhen.engine.dataflow import FixedDataflow
 from everwhen.engine.ingress import Ingress
 from everwhen.engine.merge_inputs import with_copy
@@ -108,6 +108,8 @@ class ChangingRuntime(ABC):
         adjust [0, 9 -> 5) x=2
         insert [5, 9) x=1
         """
+        if at is not None:
+            require_time(at)
         return self._go_over(name, query, at)
 
     @property

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from itertools import pairwise
 from typing import Final, Protocol
 
@@ -35,6 +36,15 @@ def to_explain(text: str) -> str | None:
             follows = "EXPLAIN stands by itself; put what follows into a text of its own"
             raise SqlError(follows, text, other.start, other.end)
     return _SEEN.sub(" ", text[: first.end]) + text[first.end :]
+
+
+@contextmanager
+def quoting(text: str) -> Iterator[None]:
+    """Errors quote the text as it was written, with EXPLAIN."""
+    try:
+        yield
+    except SqlError as error:
+        raise SqlError(error.problem, text, error.start, error.end) from error
 
 
 def is_about_running(text: str) -> bool:

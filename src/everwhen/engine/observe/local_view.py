@@ -12,6 +12,7 @@ from typing import Any, overload
 from everwhen.algebra.nodes import Node
 from everwhen.core.consistency import Consistency
 from everwhen.core.schema import Schema
+from everwhen.core.time import require_time
 from everwhen.engine.dataflow import FixedDataflow
 from everwhen.engine.idle_sources import NotedClock
 from everwhen.engine.ingress import Ingress
@@ -146,6 +147,7 @@ class LocalView(ABC):
         >>> runtime.needs(15)
         {'S': 11}
         """
+        require_time(t)
         flow = self._dataflow.flow
         return sources_need(flow, self._ingress, flow.outputs[query], t)
 

@@ -125,7 +125,7 @@ class Cutover:
         """What the old plan says, behind the query's last filters."""
         changes = old.changes
         for operator in self.through:
-            changes = operator.step([changes], [old.frontier], INF).changes
+            changes = operator.step([changes], [Frontier(old.frontier.time)], INF).changes
         return Changes(codec, changes.lo, changes.hi, changes.weight, changes.rows)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from everwhen.core.time import require_time
 from everwhen.engine.change_emit import standing_at
 from everwhen.engine.session.cutover import Migration, Replaced, Takeover, replace_plans
 from everwhen.engine.session.joining.usual_form import put_off, rename, to_usual_form, usual_sink
@@ -90,6 +91,8 @@ class ReplacedQueries(SessionQueries):
     def _go_over_all(self, queries: Mapping[str, Query], at: int | None, silently: bool) -> Migration:
         """Let other plans take over from those of running queries, together.  `silently`: they mean the same."""
         self._require_open()
+        if at is not None:
+            require_time(at)
         steps = [self._joins(name, query) for name, query in queries.items()]
         began = replace_plans(self._network, [step for _, _, step in steps], at, silently)
         for (old, new, step), done in zip(steps, began, strict=True):

@@ -47,7 +47,7 @@ from everwhen.core.consistency import MIDDLE, Consistency
 from everwhen.core.emit import Emit
 from everwhen.core.late_count import LateCount
 from everwhen.core.schema import Schema
-from everwhen.core.time import INF, NEVER, show
+from everwhen.core.time import INF, NEVER, require_time, show
 from everwhen.core.time_axis import times_shown
 from everwhen.engine.observe.analyze import Analysis
 from everwhen.engine.observe.answer_book import AnswerBook
@@ -321,6 +321,7 @@ class Session(ReplacedQueries):
     def needs(self, t: int, name: str) -> Mapping[str, int]:
         """What sources have to promise so that a running query promises all before `t`, by the rules of its operators,
         without trying."""
+        require_time(t)
         entry, network = self._catalogue[name], self._network
         if entry.exit is None:
             raise QueryError(f"the query {name!r} {entry.how}, so it needs no promise; start it")

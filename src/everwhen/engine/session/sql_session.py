@@ -45,7 +45,7 @@ from everwhen.core.emit import Emit
 from everwhen.core.late_count import LateCount
 from everwhen.core.schema import Schema
 from everwhen.engine.observe.analyze import Analysis
-from everwhen.engine.observe.asked import to_explain, told_of_running
+from everwhen.engine.observe.asked import quoting, to_explain, told_of_running
 from everwhen.engine.observe.graph import GraphNode, Sizes
 from everwhen.engine.observe.metadata import OperatorMetadata
 from everwhen.engine.observe.observer import Metadata
@@ -213,7 +213,7 @@ class SqlSession:
             level=self.consistency,
             optimize=self._optimize,
             allow_unbounded=self._allow_unbounded,
-            written={name: self._asked[name].plan.written for name in running},
+            asked={name: self._asked[name].text for name in running},
         )
 
     def _commit(self, draft: SqlTransaction) -> None:
@@ -371,8 +371,12 @@ class SqlSession:
     def explain(self, what: str) -> str:
         """EXPLAIN, with or without that word, of a query or derived stream by its name, or of the last statement of a
         text, which is not run; with WAITING or ANALYZE, why a query that runs, or each, is silent, and what it did."""
-        named = self._named(what) or self._named((what := to_explain(what) or what).strip(" \t\r\n;"))
-        if named is not None:
+        with quoting(what):
+            return self._named(what) or self._explain(to_explain(what) or what)
+
+    def _explain(self, what: str) -> str:
+        """EXPLAIN of what stands behind that word."""
+        if (named := self._named(what.strip(" \t\r\n;"))) is not None:
             return named
         states: dict[str, str] = {query.name: query.state for query in self.queries()}
         if (told := told_of_running(what, states, self.waiting, self.analyze)) is not None:

@@ -49,10 +49,10 @@ class Outcome:
     """What EXPLAIN tells."""
 
     def __str__(self) -> str:
-        if self.at is not None and self.kind == "replaced":
-            return f"replaced {self.what} {self.name}: what reads it gives the new answer from {show(self.at)} on"
         if self.at is not None:
             when = "from the beginning" if self.at == NEVER else f"from {show(self.at)} on"
+            if self.kind == "replaced":
+                return f"replaced {self.what} {self.name}: what reads it gives the new answer {when}"
             return f"altered query {self.name}: its answer is the new one's {when}"
         if self.kind == "kept":
             return f"there is no {self.what} {self.name} to drop"
@@ -97,8 +97,8 @@ class SqlTransaction:
     level: Consistency
     optimize: bool
     allow_unbounded: bool
-    written: Mapping[str, Node] = field(default_factory=dict)
-    """By running query, its plan as written."""
+    asked: Mapping[str, str] = field(default_factory=dict)
+    """By running query, its text."""
     starts: list[Start] = field(default_factory=list)
     altered: list[Start] = field(default_factory=list)
     """Running queries that become others, all at one instant; their sinks and their levels stay."""
@@ -172,10 +172,11 @@ class SqlTransaction:
         self.outcomes.append(Outcome("created" if before is None else "replaced", what, entry.name, text))
 
     def _readers(self, entry: Entry) -> list[str]:
-        """The running queries whose plans have a derived stream in them, by whatever way."""
-        if isinstance(entry.node, Source):
+        """The running queries that read a derived stream, or what is made from it."""
+        if entry.declaration is not None:
             return []
-        return [name for name, node in self.written.items() if any(each is entry.node for each in walk(node))]
+        made = {entry.name, *self._made_from(entry.name)}
+        return [name for name, (reads, _) in self.running.items() if not made.isdisjoint(reads)]
 
     def _replace(self, statement: s.CreateDerived, before: Entry) -> None:
         """A derived stream gets another meaning, and with it all that is made from it, and the queries that read it."""
@@ -200,30 +201,36 @@ class SqlTransaction:
                 "columns, or stop what reads it first",
                 statement.name.span,
             )
-        swap = {id(before.node): entry.node}
-        for name in made:
-            swap[id(old[name].node)] = _swapped(old[name].node, swap)
-        changed = {name: replace(each, node=swap[id(each.node)]) for name, each in old.items() if name in made}
-        kept = {entry.name if name == before.name else name: each for name, each in old.items()}
-        self.catalog = replace(found, entries={**kept, **found.entries, **changed, entry.name: entry})
+        for name in made:  # compiled again, as the queries are: it depends on the plan of what is read
+            (made_as,) = parse(old[name].text)
+            found = declare(made_as, old[name].text, found, self.tick)
+        order = [entry.name if name == before.name else name for name in old]
+        self.catalog = replace(found, entries={name: found.entries[name] for name in (*order, *found.entries)})
         for name in [before.name, *made]:
             self.derived.pop(name, None)
         for name in [entry.name, *made]:
             self.derived[name] = self._planned(self.catalog.entries[name].node)
         for name in readers:
-            plan = self._planned(_swapped(self.written[name], swap))
+            (query,) = parse(self.asked[name])
+            assert isinstance(query, s.Ask)
+            answer, _ = ask(query, self.asked[name], self.catalog, self.tick)
+            plan = self._planned(answer.node)
             self._require_bounded(plan.node, statement.span)
-            text = self.running[name][0]
-            self.altered.append(Start(name, "", tuple(text), plan, None, statement.span, self.level))
+            reads = tuple(sorted(answer.reads))
+            self.altered.append(Start(name, "", reads, plan, None, statement.span, self.level))
         self.last, self.replaced = (entry.name, self.derived[entry.name]), entry.name
         self.outcomes.append(Outcome("replaced", "derived stream", entry.name, self._text(statement.span)))
 
     def _made_from(self, name: str) -> list[str]:
         """The derived streams that are made from one, or from those; each behind what it is made from."""
+        entries, made = self.catalog.entries, {name}
+        while more := {other.name for other in entries.values() if other.reads & made} - made:
+            made |= more
         found: list[str] = []
-        for other in self.catalog.entries.values():
-            if other.name != name and other.reads & {name, *found}:
-                found.append(other.name)
+        left = made - {name}
+        while left:
+            found += [other for other in entries if other in left and not entries[other].reads & left]
+            left.difference_update(found)
         return found
 
     def _require_bounded(self, node: Node, span: s.Span) -> None:

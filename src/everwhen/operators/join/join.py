@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -38,6 +38,8 @@ from everwhen.operators.stateless.linear import evaluate
 from everwhen.punctuation.api import make_frontier
 from everwhen.rows.changes import Changes, no_changes
 from everwhen.rows.codec import BITS, RowCodec
+
+Area = Literal["keyed", "nearest", "sorted", "list"]
 
 _NO_INTS = np.empty(0, np.int64)
 CHUNK = 1 << 20
@@ -107,7 +109,7 @@ class JoinOperator(Operator):
         self._promises = JoinPromises(self._sides, self._key_at, keys, self._keys, codec.schema)
 
     @property
-    def area(self) -> str:
+    def area(self) -> Area:
         """Which sweep area the predicate chose."""
         if self._nearest:
             return "nearest"

@@ -13,7 +13,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from everwhen.core.consistency import Consistency, Duration
 from everwhen.core.emit import Emit
-from everwhen.core.time import NEVER, show
+from everwhen.core.time import NEVER, require_time, show
 from everwhen.engine.observe.analyze import Analysis
 from everwhen.engine.observe.silence.find_waiting import Writes
 from everwhen.engine.observe.silence.waiting import Waiting
@@ -206,6 +206,8 @@ class Handle:
         return self._take_over(query, None, alike=True)
 
     def _take_over(self, query: Query | Mapping[str, Query], at: int | None, alike: bool) -> int:
+        if at is not None:
+            require_time(at)
         with self._rebinding:
             if self._stopped or not self.is_active:
                 failed = self.last_error is not None
