@@ -118,6 +118,32 @@ def test_punctuation(capsys: Capture, tmp_path: Path) -> None:
     assert "What punctuation would do" not in explain(capsys, given, "--engine", "local")[1]
 
 
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ("--json", "--json is for what was measured: give --analyze or --waiting with it"),
+        ("--batch 10", "--batch is for files that are read: give --analyze or --waiting with it"),
+        ("--waiting --punctuation", "--punctuation is about the plan, and --waiting shows none: leave one of them out"),
+        ("--analyze --waiting --punctuation", "and --analyze shows none"),
+        ("--waiting --engine spark", "--waiting reads the files in this process: leave --engine spark out"),
+        ("--analyze --engine spark --json", "--analyze reads the files in this process"),
+        ("--late-rows late.jsonl", "explain keeps none: leave it out"),
+        ("--analyze --late-rows late.jsonl", "explain keeps none: leave it out"),
+    ],
+)
+def test_an_option_without_effect_is_refused(capsys: Capture, query: Path, options: str, words: str) -> None:
+    status, out, err = explain(capsys, query, *options.split())
+    assert (status, out) == (2, "") and words in err
+
+
+def test_the_engine_that_measures_may_be_named(capsys: Capture, tmp_path: Path) -> None:
+    (tmp_path / "q.sql").write_text("SELECT x FROM S")
+    (tmp_path / "s.jsonl").write_text('{"vs":1,"row":{"x":1}}\n')
+    options = ("--in", f"S={tmp_path}/s.jsonl", "--waiting", "--engine", "local", "--batch", "1")
+    status, out, _ = explain(capsys, tmp_path / "q.sql", *options)
+    assert status == 0 and out.startswith("EXPLAIN WAITING")
+
+
 def test_a_recursion_that_is_not_legal(capsys: Capture, tmp_path: Path) -> None:
     path = tmp_path / "loop.sql"
     path.write_text(

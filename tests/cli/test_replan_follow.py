@@ -128,7 +128,7 @@ def test_killed_while_the_text_changes(desk: Live, where: str) -> None:
     old, new = SUMS.format(0), SUMS.format(2)
     before, after = desk.answer(old), desk.answer(new)
     assert desk.follow(old, until=6)[0] == -1
-    from everwhen.engine.files import replans
+    from everwhen.engine.files import checkpoint_texts
 
     def killed(*_: object) -> None:
         raise Killed
@@ -137,7 +137,7 @@ def test_killed_while_the_text_changes(desk: Live, where: str) -> None:
         if where == "after":
             patch.setattr(live_run.LiveRun, "_work", killed)
         else:
-            patch.setattr(live_run if where == "save_live" else replans, where, killed)
+            patch.setattr(live_run if where == "save_live" else checkpoint_texts, where, killed)
         status, told = desk.follow(new, "--migrate")
     assert status == -1 and "the new text counts from" in told
     at = int(told.split("the new text counts from ")[1].split()[0])

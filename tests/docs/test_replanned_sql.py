@@ -11,7 +11,8 @@ from docs.sql_page import TICK, Example, Page, as_table
 from docs.test_sql_reference import REFERENCE
 from everwhen.algebra.nodes import Source, walk
 from everwhen.engine.epochs import EpochReader
-from everwhen.engine.files.replans import AS_WRITTEN, REWRITTEN, QueryForms, Replans
+from everwhen.engine.files.query_forms import AS_WRITTEN, REWRITTEN, QueryForms
+from everwhen.engine.files.replans import Replans
 from everwhen.engine.local import LocalRuntime
 from everwhen.errors import LoopError, QueryError
 from everwhen.language.program import program

@@ -156,7 +156,12 @@ def test_plans_texts_and_partitions_of_a_run_change(spark: SparkSession, tmp_pat
         run_files_on_spark(second, given, str(out), batch=8, checkpoint=place)
     told: list[str] = []
     run_files_on_spark(second, given, str(out), batch=8, checkpoint=place, migrate=True, buckets=3, tell=told.append)
-    assert exact() and any("another plan takes over at" in words for words in told)
+    assert exact() and any("the new text counts from" in words for words in told), told
+    with pytest.raises(QueryError, match="is finished: there is nothing to go on from"):
+        run_files_on_spark(first, given, str(out), batch=8, checkpoint=place, migrate=True, tell=told.append)
+    told.clear()
+    run_files_on_spark(first, given, str(out), batch=8, checkpoint=str(tmp_path / "n"), migrate=True, tell=told.append)
+    assert exact() and "nothing was saved yet: the new text counts from the beginning" in told
 
 
 # -- the program, stopped and killed -----------------------------------------------------------------------------------

@@ -21,12 +21,17 @@ from everwhen.errors import QueryError
 from everwhen.formats.input_file import STANDARD_INPUT
 from everwhen.plan.explain import explain_text
 
+_BATCH: Final = 10_000
+"""Elements of each input in turn, as `run` takes them."""
+
 
 def _declare_explain(parser: argparse.ArgumentParser) -> None:
     declare_query(parser)
     declare_consistency(parser)
     parser.add_argument(
-        "--engine", choices=("spark", "local"), default="spark", help="whose steps are shown: Spark's stages (default)"
+        "--engine",
+        choices=("spark", "local"),
+        help="whose steps are shown: Spark's stages (default), or those of this process only",
     )
     parser.add_argument(
         "--punctuation", action="store_true",
@@ -37,19 +42,36 @@ def _declare_explain(parser: argparse.ArgumentParser) -> None:
     add("--analyze", action="store_true", help="run the query over its files, in process, and say what operators did")
     add("--waiting", action="store_true", help="read the files as far as they go, and say why no more comes out")
     add("--json", action="store_true", help="with --analyze or --waiting: as JSON")
-    add("--batch", metavar="N", type=count_option, default=10_000, help="elements of each input in turn (10000)")
+    add(
+        "--batch", metavar="N", type=count_option,
+        help="with --analyze or --waiting: elements of each input in turn (10000)",
+    )  # fmt: skip
 
 
 def _explain(options: argparse.Namespace) -> int:
     runs = options.analyze or options.waiting
-    if options.json and not runs:
-        raise QueryError("--json is for what was measured: give --analyze or --waiting with it")
+    _check_options(options, runs)
     with compiled(options, need_files=runs) as found:
         title = "the query" if options.query == STANDARD_INPUT else Path(options.query).name
         with times_shown(found.axis):
             text = _ran(title, found, options) if runs else explained(title, found, options)
         sys.stdout.write(text + "\n")
     return DONE
+
+
+def _check_options(options: argparse.Namespace, runs: bool) -> None:
+    """QueryError for options that would have no effect."""
+    if not runs:
+        for name, what in (("json", "what was measured"), ("batch", "files that are read")):
+            if getattr(options, name):
+                raise QueryError(f"--{name} is for {what}: give --analyze or --waiting with it")
+    measured = "--analyze" if options.analyze else "--waiting"
+    if runs and options.punctuation:
+        raise QueryError(f"--punctuation is about the plan, and {measured} shows none: leave one of them out")
+    if runs and options.engine == "spark":
+        raise QueryError(f"{measured} reads the files in this process: leave --engine spark out")
+    if options.late_rows:
+        raise QueryError("--late-rows is for late rows that a run gives up, and explain keeps none: leave it out")
 
 
 def _ran(title: str, found: Compiled, options: argparse.Namespace) -> str:
@@ -69,7 +91,7 @@ def _ran(title: str, found: Compiled, options: argparse.Namespace) -> str:
                 check()
                 watch(progress)
 
-            return watch_files(runtime, found.inputs, batch=options.batch, progress=told)
+            return watch_files(runtime, found.inputs, batch=options.batch or _BATCH, progress=told)
 
         seen = interruptible(read)
     parts: dict[str, Any] = {}
@@ -91,7 +113,7 @@ def _ran(title: str, found: Compiled, options: argparse.Namespace) -> str:
 def explained(title: str, found: Compiled, options: argparse.Namespace) -> str:
     """The text of EXPLAIN."""
     stages = None
-    if options.engine == "spark":
+    if options.engine != "local":
         from everwhen.spark import require_pyspark
 
         require_pyspark()

@@ -12,7 +12,8 @@ from everwhen.errors import EverwhenError, LoopError, QueryError
 if TYPE_CHECKING:
     from everwhen.algebra.builder import Stream
     from everwhen.algebra.nodes import Node
-    from everwhen.engine.files.replans import QueryForms, Replans
+    from everwhen.engine.files.query_forms import QueryForms
+    from everwhen.engine.files.replans import Replans
 
 
 def declare_replans(parser: argparse.ArgumentParser) -> None:
@@ -51,28 +52,29 @@ def replans_of(options: argparse.Namespace, found: Compiled, query: Stream) -> R
     """The plans of a query in process, the one that runs first in front, and the text that its checkpoint is of."""
     if options.buckets:
         raise QueryError("--buckets is for runs on Spark: give --engine spark, too")
-    from everwhen.engine.files.replans import Replans, stored_texts
+    from everwhen.engine.files.checkpoint_texts import stored_texts
+    from everwhen.engine.files.replans import Replans
 
     texts = [] if options.checkpoint is None else stored_texts(options.checkpoint)
-    before = next((text for text in texts if text != found.text), None)
-    left = None if before is None or found.again is None else _left(before, found, options)
+    stored = [_stored(text, found, options, text is texts[0]) for text in texts if text != found.text]
     forms = _forms(found.logical, found.text, options.no_optimize)
-    return Replans(forms, options.replan_every, warn, left, options.migrate, query)
+    known = [each for each in stored if each is not None]
+    return Replans(forms, options.replan_every, warn, known, options.migrate, query)
 
 
-def _left(text: str, found: Compiled, options: argparse.Namespace) -> QueryForms | None:
+def _stored(text: str, found: Compiled, options: argparse.Namespace, is_last: bool) -> QueryForms | None:
     """The query of a checkpoint from its text, which may not be one any more, over these inputs."""
     assert found.again is not None
     try:
         return _forms(found.again(text), text, options.no_optimize)
     except EverwhenError as error:
-        if options.migrate:
+        if options.migrate and is_last:
             raise QueryError(f"the text of the checkpoint {options.checkpoint} cannot be compiled: {error}") from None
         return None
 
 
 def _forms(asked: Node, text: str, as_written: bool) -> QueryForms:
-    from everwhen.engine.files.replans import AS_WRITTEN, REWRITTEN, QueryForms
+    from everwhen.engine.files.query_forms import AS_WRITTEN, REWRITTEN, QueryForms
     from everwhen.rewrite.driver import rewrite
     from everwhen.rewrite.legal_loops import legal_loops
 

@@ -155,8 +155,8 @@ def declare(statement: s.Statement, text: str, catalog: Catalog, tick: str) -> C
             return _said(lambda: catalog.without(name.text, name.quoted), name, binder)
         case s.AlterQuery():
             raise binder.error(
-                "ALTER QUERY changes a query that runs: in a session, or in everwhen shell; a run that goes on is "
-                "replaced by handle.replace",
+                "ALTER QUERY changes a query that runs: in a session, or in everwhen shell; everwhen run goes on with "
+                "another text if it is given that and --migrate, and in Python there is handle.replace",
                 statement.span,
             )
         case s.Ask():

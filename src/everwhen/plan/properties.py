@@ -260,7 +260,7 @@ def require_alike(known: n.Source, node: n.Source) -> None:
     if _checked(known) != _checked(node):
         raise QueryError(
             f"the source {node.name!r} is declared in two ways, {describe(known)!r} and {describe(node)!r}; "
-            "declare it once and use that for all queries"
+            "its declaration is the same in all queries, and stays as it was where another query takes over"
         )
 
 

@@ -8,7 +8,8 @@
 **Guarantee.**  A state is published by one rename, after the part that it refers to.  So whenever a run is killed, the
 newest state and its parts are what an undisturbed run would have had at that epoch; the rest is removed when the run is
 started again, and computed again.  A run that is finished stays finished: started again it only says its answer again.
-Another query, other inputs or other options are refused, and what changed is told.  A state that is damaged is noticed.
+Another query, other inputs or other options are refused, and what changed is told.  A state that is damaged is noticed,
+and so is one that is gone, and parts that are, before anything is computed.
 """
 
 from __future__ import annotations
@@ -25,10 +26,10 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from everwhen.core.schema import RESERVED, Schema
-from everwhen.errors import QueryError, StateError
+from everwhen.errors import InputError, QueryError, StateError
 from everwhen.formats.changelog.layout import epochs_there
 from everwhen.formats.changelog.reading import header_of
-from everwhen.formats.parquet import AT, COUNT, MATCH, read_elements, write_elements
+from everwhen.formats.parquet import AT, COUNT, MATCH, open_parquet, read_elements, write_elements
 from everwhen.storage.atomic_file import whole_file
 from everwhen.storage.folder import LocalFolder, open_folder
 from everwhen.storage.framed_file import SNAPSHOT, CorruptFile, OtherVersion, read_frames, write_frames
@@ -42,6 +43,7 @@ _FORMAT: Final = 2
 RATE: Final = "--rate or --speed"
 """What the epochs of a replay are told as, by the options that make them, where the answer depends on them."""
 _PART: Final = re.compile(r"part-\d{9,}\.(parquet|jsonl)")
+_RESTORE: Final = "restore it, or start with a new checkpoint"
 _SHOWN: Final = 65_536
 """So many bytes at either end of a file, and its length, tell whether it is the same file."""
 
@@ -94,18 +96,50 @@ class Checkpoint:
     def answer(self, saved: Saved) -> Iterable[ElementBatch]:
         """All that was said up to a state."""
         for name in saved.parts:
-            yield from read_elements(self.place / name, self.schema)
+            with _read_as_part(self.place / name):
+                yield from read_elements(self.place / name, self.schema)
 
     def _newest(self) -> Saved:
         states = states_in(self.place)
+        later = [path for path in self.place.glob("part-*") if _epoch_of(path) > 1]
+        if later and not states:  # a part is written once the state before it is there
+            raise StateError(f"{self.place} has {min(later).name}, and no state-*: that is missing; {_RESTORE}")
         saved = read_state(self.place, states[-1], _saved) if states else Saved()
         for path in (*self.place.glob("part-*"), *self.place.glob(".*.part")):
             if path.name not in saved.parts:
                 path.unlink(missing_ok=True)
-        missing = [name for name in saved.parts if not (self.place / name).exists()]
-        if missing:
-            raise StateError(f"{self.place / missing[0]} is missing; restore it, or start with a new checkpoint")
+        for name in saved.parts:
+            _require_whole(self.place / name)
         return saved
+
+
+def _epoch_of(part: Path) -> int:
+    """The number of a part; 0 if it is none."""
+    return int(part.name.removeprefix("part-").partition(".")[0]) if _PART.fullmatch(part.name) else 0
+
+
+@contextmanager
+def _read_as_part(path: Path) -> Iterator[None]:
+    """Around the reading of a part: what is wrong with it is wrong with the checkpoint."""
+    try:
+        yield
+    except FileNotFoundError:
+        raise StateError(f"{path} is missing; {_RESTORE}") from None
+    except OSError as bad:
+        raise StateError(f"{path} cannot be read: {bad.strerror or bad}; {_RESTORE}") from None
+    except InputError as bad:
+        raise StateError(f"{path} cannot be read: {bad.problem}; {_RESTORE}") from None
+
+
+def _require_whole(path: Path) -> None:
+    """StateError unless the end of a part is there, without reading all of it."""
+    with _read_as_part(path), open(path, "rb") as file:
+        if path.suffix == ".parquet":
+            open_parquet(file, str(path))
+        else:
+            file.seek(max(os.stat(path).st_size - 1, 0))
+            if file.read() != b"\n":
+                raise InputError("its last line has no end")
 
 
 def states_in(place: Path) -> list[int]:
@@ -221,6 +255,13 @@ def note_run(place: Path, identity: Mapping[str, str]) -> None:
     """Note what is run."""
     with whole_file(place / "run.json") as part:
         part.write_text(json.dumps({"format": _FORMAT, "version": _version(), **identity}, indent=1), encoding="utf-8")
+
+
+def finished(place: Path) -> QueryError:
+    """Another query is to go on from a checkpoint whose run is done."""
+    return QueryError(
+        f"the run of the checkpoint {place} is finished: there is nothing to go on from; take a new directory"
+    )
 
 
 def _or_migrate(changed: Sequence[str]) -> str:

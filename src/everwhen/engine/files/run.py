@@ -24,10 +24,11 @@ from everwhen.core.schema import Schema
 from everwhen.core.time import INF, NEVER, show
 from everwhen.engine.epochs import EpochReader, require_batch
 from everwhen.engine.files.axis import axis_of_inputs
-from everwhen.engine.files.checkpoint import RATE, Checkpoint, Saved, fingerprint
+from everwhen.engine.files.checkpoint import RATE, Checkpoint, Saved, fingerprint, finished
 from everwhen.engine.files.late_book import LateBook, given_up, silence
 from everwhen.engine.files.output_file import write_answer
-from everwhen.engine.files.replans import Claim, QueryForms, Replans
+from everwhen.engine.files.query_forms import QueryForms
+from everwhen.engine.files.replans import Replans
 from everwhen.engine.local import LocalRuntime, Query
 from everwhen.engine.run import SMALL_PIECE
 from everwhen.errors import QueryError
@@ -121,17 +122,15 @@ def run_files(
             found[RATE] = f"epochs of {size.replayed} elements"
         return found
 
-    left = None if replans.left is None or not replans.migrate else (replans.left, of(replans.left))
-    whose = Claim(replans.forms, of(replans.forms), left)
+    whose = replans.claim(of)
     with store.held(whose.begin) as saved:
         if saved.done and whose.goes_over(store.place):
-            raise QueryError(
-                f"the run of the checkpoint {store.place} is finished: there is nothing to go on from; take a new "
-                "directory"
-            )
+            raise finished(store.place)
         if not saved.done:
-            if saved.state is not None:
-                work.runtime = replans.restored(saved.state, make, str(store.place))
+            if saved.state is None:
+                replans.begin_anew()
+            else:
+                work.runtime = replans.restored(saved.state, make, str(store.place), whose.owner(store.place))
                 replans.settle(work.runtime)
             whose.confirm(store.place)
             with work.accounted(losses):

@@ -23,6 +23,7 @@ import tempfile
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypedDict, Unpack
 
@@ -38,9 +39,10 @@ from everwhen.core.time_axis import TimeAxis
 from everwhen.engine.element_ingress import ElementIngress
 from everwhen.engine.epochs import EpochReader
 from everwhen.engine.files.axis import axis_of_inputs
-from everwhen.engine.files.checkpoint import agree, locked, note_run
+from everwhen.engine.files.checkpoint import agree, finished, locked, note_run
 from everwhen.engine.files.late_book import LateBook, silence
 from everwhen.engine.files.output_file import write_answer
+from everwhen.engine.files.replans import FROM_THE_BEGINNING, counts_from
 from everwhen.engine.files.run import Losses, Progress, Watch, identity, input_files
 from everwhen.engine.interruption import apart
 from everwhen.engine.local import LocalRuntime, Query
@@ -105,7 +107,9 @@ def run_files_on_spark(
         mine = identity(asked, given, level.emit, batch, open, "spark", level)
         changed = agree(place, mine, free=("query",) if how.get("migrate") else ())
         work = _SparkWork(query, sources, given, level, place.absolute(), watch, how)
-        work.accepted = (lambda: note_run(place, mine)) if changed else work.accepted
+        if changed and (place / "done").exists():
+            raise finished(place)
+        work.taken_over = partial(note_run, place, mine) if changed else None
         return work.run(batch, open, out, losses, tell, axis_of_inputs(query, given))
 
 
@@ -147,8 +151,8 @@ class _SparkWork:
         self.node, self.sources, self.given, self.level = self.query.node, sources, given, level
         self.place, self.watch, self.how = place, watch, how
         self.tell: Callable[[str], None] = lambda _: None
-        self.accepted: Callable[[], None] = lambda: None
-        """What is done once the query is known to go on from the checkpoint."""
+        self.taken_over: Callable[[], None] | None = None
+        """What is done once the query is known to go on from the checkpoint, where that is of another text."""
         self.promising: frozenset[str] = frozenset()
         """The inputs that promise something about their data."""
         self.first: dict[str, ElementBatch] = {}
@@ -286,6 +290,7 @@ class _SparkWork:
 
     def _start(self, spark: SparkSession) -> Handle:
         from everwhen.spark.api.start import start
+        from everwhen.spark.driver.epoch_log import EpochLog
         from everwhen.spark.sources.source import SparkSource
 
         op, vs, ve, vnew = _TIMES
@@ -301,6 +306,7 @@ class _SparkWork:
             )
             for name in self.given
         }
+        begun = EpochLog(str(self.place / "spark")).newest() >= 0
         handle = start(
             self._plain(),
             frames,
@@ -314,9 +320,13 @@ class _SparkWork:
             migrate=self.how.get("migrate", False),
             replan_every=self.how.get("replan_every"),
         )
-        self.accepted()
-        if handle.replaced_at is not None:
-            self.tell(f"another plan takes over at {show(handle.replaced_at)}, before that the answer is the old one's")
+        at = handle.replaced_at
+        if self.taken_over is not None:
+            self.taken_over()
+        if self.how.get("migrate") and not begun:
+            self.tell(FROM_THE_BEGINNING)
+        elif at is not None:
+            self.tell(counts_from(at) if self.taken_over is not None else f"another plan takes over at {show(at)}")
         return handle
 
     def _frame(self, spark: SparkSession, name: str) -> DataFrame:

@@ -12,9 +12,9 @@ from everwhen.algebra.nodes import Node
 from everwhen.core.consistency import Consistency
 from everwhen.engine.files.axis import axis_of_inputs
 from everwhen.engine.files.checkpoint import states_in
+from everwhen.engine.files.checkpoint_texts import Claim
 from everwhen.engine.files.live.growing_csv import GrowingCsv
 from everwhen.engine.files.live.inputs import LiveInput, live_input
-from everwhen.engine.files.replans import Claim
 from everwhen.engine.files.run import bounds_and_inputs, given_files
 from everwhen.engine.local import LocalRuntime, Query
 from everwhen.errors import QueryError

@@ -41,7 +41,7 @@ from everwhen.algebra.nodes import Node
 from everwhen.core.consistency import Consistency
 from everwhen.core.emit import Emit
 from everwhen.core.time import INF, NEVER
-from everwhen.engine.files.checkpoint import agree, locked
+from everwhen.engine.files.checkpoint import finished, locked
 from everwhen.engine.files.late_book import LateBook, SilenceWatch, given_up
 from everwhen.engine.files.live.checkpoint import LiveState, newest_live, save_live
 from everwhen.engine.files.live.files import followed, live_files, live_identity, live_sink, require_own_output
@@ -49,7 +49,8 @@ from everwhen.engine.files.live.neighbours import LiveNeighbours
 from everwhen.engine.files.live.options import LiveOptions
 from everwhen.engine.files.live.pace import Pace, lag_allowed
 from everwhen.engine.files.live.steps import LiveSteps, Step
-from everwhen.engine.files.replans import Claim, QueryForms, Replans
+from everwhen.engine.files.query_forms import QueryForms
+from everwhen.engine.files.replans import Replans
 from everwhen.engine.files.run import Progress
 from everwhen.engine.idle_sources import NotedClock
 from everwhen.engine.local import LocalRuntime, Query
@@ -99,7 +100,7 @@ class LiveRun:
         self.steps = LiveSteps(self.runtime, live, self.replans.forms.asked.schema, self._clock)
         self.sink = live_sink(out, self.replans.shown or self.replans.now, given, options.keep)
         self.place = None if checkpoint is None else Path(checkpoint)
-        self._claim = self._claimed(given)
+        self._claim = self.replans.claim(lambda forms: live_identity(forms.asked, given, self._level))
         self._neighbours = LiveNeighbours(self.steps, options, options.reader or f"run {os.path.abspath(out)}")
         self.said, self.promise = 0, NEVER
         self._pending: list[Step] = []
@@ -112,15 +113,6 @@ class LiveRun:
             node, clock=self._clock, consistency=self._level, keep_relations=self.replans.keeps,
             dropped=lambda name, lost: self._book.note(name, lost),
         )  # fmt: skip
-
-    def _claimed(self, given: Mapping[str, InputFile]) -> Claim:
-        """Whose checkpoint and output it is."""
-
-        def of(forms: QueryForms) -> dict[str, str]:
-            return live_identity(forms.asked, given, self._level)
-
-        left = self.replans.left
-        return Claim(self.replans.forms, of(self.replans.forms), None if left is None else (left, of(left)))
 
     def run(self) -> int:
         """Runs to the end; how many elements the answer has."""
@@ -137,14 +129,7 @@ class LiveRun:
     def require_own_output(self) -> None:
         """QueryError or SinkLostError, with nothing written, if the checkpoint is of another run or output."""
         if self.place is not None:
-            self._require_asked()
             require_own_output(self.place, self._claim, None if self.options.seed else self.sink)
-
-    def _require_asked(self) -> None:
-        """The checkpoint of another text is gone on from where that is asked for only."""
-        assert self.place is not None
-        if not self.replans.migrate and self._claim.goes_over(self.place):
-            agree(self.place, self._claim.identity)
 
     @contextmanager
     def _held(self) -> Iterator[None]:
@@ -155,7 +140,6 @@ class LiveRun:
                 yield
             else:
                 with locked(self.place):
-                    self._require_asked()
                     self._claim.begin(self.place)
                     yield
         finally:
@@ -172,10 +156,7 @@ class LiveRun:
         self._require_same(last)
         if last is not None and (last.run or {}).get("done"):
             if self.place is not None and self._claim.goes_over(self.place):
-                raise QueryError(
-                    f"the run of the checkpoint {self.place} is finished: there is nothing to go on from; take a new "
-                    "directory"
-                )
+                raise finished(self.place)
             self.said = int((last.run or {})["said"])
             return True
         state = None if self.place is None else newest_live(self.place)
@@ -196,20 +177,28 @@ class LiveRun:
                 self._begin_as_before(last)
                 self._repeat(last.start.first)
                 self._settle()
-            elif last is not None:
-                self.sink.begin_anew()
+            else:
+                self.replans.begin_anew()
+                self._confirm()
+                if last is not None:
+                    self.sink.begin_anew()
         return self.steps.done
 
     def _manifest(self, epoch: int) -> Manifest | None:
         return None if epoch < 0 else read_manifest(open_folder(self.out), epoch)
 
     def _require_same(self, last: Manifest | None) -> None:
-        mine = [_digest(self._claim.identity), *([] if self._claim.left is None else [_digest(self._claim.left[1])])]
-        if last is not None and (last.run or {}).get("of") not in mine:
+        if last is not None and self._whose(last) is None:
             raise QueryError(
                 f"{self.out}: there is the answer of another run, to which this one cannot add (run it as it was, or "
                 "take another folder)"
             )
+
+    def _whose(self, manifest: Manifest) -> QueryForms | None:
+        """The query that has published an epoch; None if it is none of those that are known."""
+        of, claim = (manifest.run or {}).get("of"), self._claim
+        every = ((claim.forms, claim.identity), *claim.others)
+        return next((forms for forms, identity in every if _digest(identity) == of), None)
 
     def _whole(self, last: Manifest) -> bool:
         """Whether all steps since the start are told: it did not begin with somebody else's state."""
@@ -217,20 +206,24 @@ class LiveRun:
         return first is not None and not (first.run or {}).get("seeded")
 
     def _restore(self, state: LiveState) -> None:
-        self._use(self.replans.restored(state.state, self._make, str(self.place)))
+        self._use(self.replans.restored(state.state, self._make, str(self.place), self._owner()))
         self.steps.going_on(state.positions, state.closed)
         self.steps.largest_end, self.steps.read = state.largest_end, state.read
         self.said, self.promise = state.said, state.promise
         self._neighbours.passed = dict(state.positions)
 
+    def _owner(self) -> QueryForms:
+        return self._claim.forms if self.place is None else self._claim.owner(self.place)
+
     def _use(self, runtime: LocalRuntime) -> None:
         self.runtime = self.steps.runtime = runtime
 
     def _begin_as_before(self, last: Manifest) -> None:
-        """No state was kept, and all that was said is another text's: its steps are repeated with its plan."""
-        left = self._claim.left
-        if left is not None and (last.run or {}).get("of") == _digest(left[1]) != _digest(self._claim.identity):
-            self.replans.begin_with_left()
+        """No state was kept, and all that was said is of one text: its steps are repeated with its plan."""
+        whose = self._whose(last)
+        assert whose is not None, "it was looked at before"
+        self.replans.begin_as(whose, str(self.place), self._owner())
+        if whose is not self._claim.forms:
             self._use(self._make(self.replans.now))
 
     def _settle(self) -> None:
@@ -240,10 +233,13 @@ class LiveRun:
         if self.steps.done:
             return
         self.replans.settle(self.runtime)
+        self._confirm()
+        if self.place is not None and self.replans.now is not before:
+            self._save()
+
+    def _confirm(self) -> None:
         if self.place is not None:
             self._claim.confirm(self.place)
-            if self.replans.now is not before:
-                self._save()
 
     def _repeat(self, first: int) -> None:
         """The steps of epochs that are published, without saying anything."""
