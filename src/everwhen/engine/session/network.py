@@ -117,9 +117,8 @@ class Network:
         operators, sources = set(self.flow.nodes), set(self.ingress.inputs)
         try:
             outlet = self.outlet(exit, over or self._shared(exit))
-            for name, level in levels.items():
-                if name not in sources:
-                    self._open(name, *level)
+            for name in [each for each in levels if each not in sources]:
+                self._open(name, *levels[name])
             pasts: dict[Port, AsOf] = {}
             for number, placed in self.operators.items():
                 if number not in operators:
