@@ -37,7 +37,7 @@ from everwhen.plan.physical import PhysicalPlan, Port
 from everwhen.rewrite.legal_loops import legal_loops
 from everwhen.rows.changes import Changes, no_changes
 from everwhen.stream.element import Element
-from everwhen.stream.element_batch import ElementBatch, joined
+from everwhen.stream.element_batch import ElementBatch
 
 __all__ = ["LocalRuntime", "Query"]
 
@@ -295,14 +295,13 @@ class LocalRuntime(ChangingRuntime, LocalView):
         self._require_open("its consistency cannot change any more")
         self.require_settled("its consistency can change")
         asked = self._consistency.changed(block, remember, emit, tick)
-        first = self._dataflow.nothing_new()
         if asked.emit is not self._consistency.emit:
-            first, _ = self._dataflow.change_emit(asked.emit, self._standing)
+            for name, said in self._dataflow.change_emit(asked.emit, self._standing)[0].items():
+                self._owe(name, said)
         self._consistency = asked
         for name in sorted(self._waiting):
             self._ingress.change(name, self._bounds(name))
-        then = self._epoch()
-        return {name: joined(first[name], said) for name, said in then.items()}
+        return self._epoch()
 
     def _standing(self, port: Port) -> Changes | None:
         """What a source has said that stands; of one that is never corrected nothing need be known."""

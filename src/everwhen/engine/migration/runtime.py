@@ -176,7 +176,7 @@ class ChangingRuntime(ABC):
         except BaseException:
             self._dataflow.flow.detach(plans.joining)
             raise
-        self._pending[name] = began.said.batch
+        self._owe(name, began.said.batch)
         self._under = _Under(name, self._asked[name], plans, self._built.emit, output, began.at)
         self._queries, self._asked = queries, {**self._asked, name: asked}
         self._built = replace(self._built, emit=level.emit)
@@ -242,8 +242,7 @@ class ChangingRuntime(ABC):
             return
         changes, output = gradual.finish(), under.output
         said = output.encode(cut(changes, output.since), self._dataflow.tau, Frontier(output.encoder.cti))
-        waiting = self._pending.get(under.name)
-        self._pending[under.name] = said if waiting is None else joined(waiting, said)
+        self._owe(under.name, said)
         self._settle()
 
     def _settle(self) -> None:
@@ -253,6 +252,11 @@ class ChangingRuntime(ABC):
             self._dataflow.go_on_with(under.plans.new, under.plans.numbers)
             self._follow()
             self._under = None
+
+    def _owe(self, name: str, said: ElementBatch) -> None:
+        """The next epoch says it, behind what waits for that already."""
+        waiting = self._pending.get(name)
+        self._pending[name] = said if waiting is None else joined(waiting, said)
 
     def _with_pending(self, results: dict[str, ElementBatch]) -> dict[str, ElementBatch]:
         """An epoch's elements, behind those that waited for it."""
