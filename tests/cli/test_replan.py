@@ -173,6 +173,21 @@ def test_nothing_is_half_applied(desk: Desk) -> None:
     assert status == 2 and "is finished: there is nothing to go on from" in told
 
 
+@pytest.mark.parametrize("old,new", [(JOIN.format(1), SUMS.format(1)), (SUMS.format(1), JOIN.format(1))])
+def test_a_text_that_reads_other_inputs_is_refused_with_what_can_be_done(desk: Desk, old: str, new: str) -> None:
+    expected = desk.answer(old)
+    desk.run(old, "--checkpoint", desk.checkpoint, until=6)
+    (before, after) = ("A, B" if text.startswith("\n") else "A" for text in (old, new))
+    extra = [] if after == "A, B" else [f"--in=B={desk.place / 'B'}.jsonl"]
+    for given in ([], extra):
+        status, told = desk.run(new, "--checkpoint", desk.checkpoint, "--migrate", *given)
+        assert (
+            status == 2 and f"reads {before}, and this one {after}: --migrate is for texts that read the same" in told
+        )
+    found = desk.answer(old, "--checkpoint", desk.checkpoint)
+    assert_same_history(found, expected)
+
+
 def test_options_that_do_not_go_together(desk: Desk) -> None:
     for options, words in (
         (("--migrate",), "say which, --checkpoint DIR"),

@@ -157,3 +157,16 @@ def test_events_that_passed_can_still_be_adjusted() -> None:
     assert [str(e) for e in runtime.close()["all"].elements()] == [
         "insert [4, 9) k='b' x=1", "insert [8, 9) k='b' x=1", "cti ∞",
     ]  # fmt: skip
+
+
+def test_what_a_change_of_plan_has_yet_to_say_comes_first() -> None:
+    """Another change behind it, of the policy or of the plan, is about what has been said by then."""
+    runtime = LocalRuntime(S.aggregate(n=ew.sum("x")))
+    history = [Insert(1, 20, {"k": "a", "x": 2}), Insert(5, 9, {"k": "a", "x": 3}), Cti(6)]
+    said = list(runtime.push({"S": batch_of(history, SCHEMA)})["out"].elements())
+    for least in (3, 2):
+        assert runtime.replace(S.where(ew.col("x") >= least).aggregate(n=ew.sum("x"))).done and runtime.owes
+    said += runtime.change(emit="all")["out"].elements()
+    said += runtime.close()["out"].elements()
+    assert_valid(said)
+    assert_same_history(said, oracle(S.aggregate(n=ew.sum("x")).node, {"S": History.of(history)}))

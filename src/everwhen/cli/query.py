@@ -10,7 +10,7 @@ import argparse
 import os
 import shutil
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -76,10 +76,14 @@ class Compiled:
 
 @contextmanager
 def compiled(
-    options: argparse.Namespace, need_files: bool, columns: Callable[[str, str], Schema] | None = None
+    options: argparse.Namespace,
+    need_files: bool,
+    columns: Callable[[str, str], Schema] | None = None,
+    check: Callable[[Collection[str]], None] = lambda _: None,
 ) -> Iterator[Compiled]:
     """The query of a command line; `need_files`: every input must have its file.  `columns` finds those of an input
-    that is not declared, by its name and file, in another way than by reading it once."""
+    that is not declared, by its name and file, in another way than by reading it once.  `check` is told what the text
+    reads, before anything is asked of the inputs."""
     given = _Given(_by_name(options.inputs), SourceOptions.of(options), columns)
     if STANDARD_INPUT in given.files.values() and options.query == STANDARD_INPUT:
         raise QueryError("the query and an input cannot both be the standard input")
@@ -92,6 +96,7 @@ def compiled(
         logical = given.said.apply(program.query.node)
         node, applied = _planned(logical, text, options.no_optimize)
         reads = set(sources_of(node))
+        check(reads)
         found = given.inputs(program, options.tick, need_files)
         inputs = {name: found[name] for name in found if name in reads}
         axis = TimeAxis(tick_length(options.tick), axis_of_inputs(node, inputs).dated)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Collection
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from everwhen.cli.command import count_of, warn
@@ -41,6 +43,21 @@ def check_replans(options: argparse.Namespace, live: bool) -> None:
         raise QueryError(f"{asked[0]} is for one run; leave --copies out")
     if options.migrate and options.checkpoint is None:
         raise QueryError("--migrate goes on from a checkpoint of another text: say which, --checkpoint DIR")
+
+
+def check_inputs(options: argparse.Namespace, reads: Collection[str]) -> None:
+    """QueryError if a text is to go on from the checkpoint of one that reads other inputs."""
+    if not options.migrate or options.engine == "spark":
+        return
+    from everwhen.engine.files.checkpoint import inputs_of
+
+    before = inputs_of(Path(options.checkpoint))
+    if before and {name.lower() for name in before} != {name.lower() for name in reads}:
+        raise QueryError(
+            f"the text of the checkpoint {options.checkpoint} reads {', '.join(sorted(before))}, and this one "
+            f"{', '.join(sorted(reads))}: --migrate is for texts that read the same. Give it one that does, begin with "
+            "a new checkpoint, or change the query in a session (ALTER QUERY), which may come to read less"
+        )
 
 
 def spark_options(options: argparse.Namespace) -> dict[str, Any]:

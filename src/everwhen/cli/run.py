@@ -25,7 +25,7 @@ from everwhen.cli.follow import LiveColumns, check_follow, declare_follow, run_l
 from everwhen.cli.input_size import expected_elements, suited_engine
 from everwhen.cli.progress import watched
 from everwhen.cli.query import Compiled, compiled, declare_query
-from everwhen.cli.replan import check_replans, declare_replans, replans_of, spark_options
+from everwhen.cli.replan import check_inputs, check_replans, declare_replans, replans_of, spark_options
 from everwhen.core.consistency import LEVELS, MIDDLE, Consistency, consistency, emit_named, length_of
 from everwhen.core.replay import EpochSize, Replay, ReplayClock
 from everwhen.core.time_axis import asked_axis, times_shown
@@ -85,7 +85,7 @@ def _run(options: argparse.Namespace) -> int:
     if replay.is_asked:
         options.engine = "local"
     columns = LiveColumns(options) if live else None
-    with compiled(options, need_files=True, columns=columns) as found:
+    with compiled(options, need_files=True, columns=columns, check=partial(check_inputs, options)) as found:
         asked = level(options, found.program.consistency)
         _check_output(options.out, found)
         _check_bounds(found, options.allow_unbounded)

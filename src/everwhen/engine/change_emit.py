@@ -37,7 +37,7 @@ def flush_suppressed(
     news: dict[int, Changes] = {}
     for node in nodes:
         operator, ports = node.placed.operator, node.placed.inputs
-        own = operator.emitting(below_others(emit), node.frontiers)
+        own = node.emitting(below_others(emit))
         if any(port.operator in news for port in ports):
             given = [news.get(port.operator) or nothing(port) for port in ports]
             changes = operator.step(given, node.frontiers, node.tau).changes

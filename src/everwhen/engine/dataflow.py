@@ -20,7 +20,7 @@ from typing import Any, Generic, TypeVar
 from everwhen.core.emit import Emit
 from everwhen.core.punctuation import Frontier
 from everwhen.core.time import INF, NEVER
-from everwhen.engine.change_emit import Standing, flush_suppressed, standing_at
+from everwhen.engine.change_emit import Standing, below_others, flush_suppressed, standing_at
 from everwhen.engine.forward.floors import CodecOf, Floors
 from everwhen.engine.forward.needs import Leads, Wanted, leading, needed_from
 from everwhen.engine.interruption import require_sound
@@ -287,7 +287,6 @@ class FixedDataflow:
         self.tau = NEVER
         self._wanted: dict[str, int] = {}
         self._given = EpochInputs({}, NEVER)
-        self._moved: tuple[Emit, ...] = ()
 
     @property
     def plan(self) -> PhysicalPlan:
@@ -304,6 +303,8 @@ class FixedDataflow:
             dict.fromkeys(port for port in [*ports, *self._roots.values()] if port.source is not None)
         )
         """The ports at which sources come in, each in the form that it is read in."""
+        self.sources = frozenset(port.source for port in self.source_ports if port.source is not None)
+        """The sources that are read: of those of the plan some may have been read by one before it only."""
 
     def step(
         self, inputs: Mapping[Port, Output], tau: int, starts: Mapping[str, int] | None = None
@@ -339,7 +340,6 @@ class FixedDataflow:
         `standing` tells what the ports of sources have brought that stands.
         """
         news = self.flow.change_emit(self.flow.nodes, self.flow.outputs.values(), emit, standing, self._nothing)
-        self._moved = (*(each for each in self._moved if each is not emit), emit)
         results = {}
         for name, output in self.flow.outputs.items():
             changes = news.get(output.port.operator) or self._nothing(output.port)
@@ -362,6 +362,7 @@ class FixedDataflow:
             self.flow.outputs[sink.name].port = sink.port
         self.before = {}
         self.plan = replace(plan, operators=tuple(each.placed for each in nodes.values()))
+        self.flow.floors.keep(self.sources)
 
     def nothing_new(self) -> dict[str, ElementBatch]:
         """No elements for any sink."""
@@ -377,7 +378,6 @@ class FixedDataflow:
             "tau": self.tau,
             "operators": self.flow.snapshot(self._roots),
             "outputs": {name: output.snapshot() for name, output in self.flow.outputs.items()},
-            "moved": [emit.value for emit in self._moved],
             "wanted": dict(self._wanted),
             "floors": self.flow.floors.snapshot(),
         }
@@ -386,8 +386,9 @@ class FixedDataflow:
         """Go on from a snapshot of the same plan."""
         self._wanted = dict(state.get("wanted", {}))
         self.flow.floors.restore(state.get("floors", ()), self.plan.codecs.__getitem__)
-        for emit in state["moved"]:  # nothing has been emitted yet, so nothing is emitted because of it
-            self.change_emit(Emit(emit), self._nothing)
+        for emit in state.get("moved", ()):  # up to Everwhen 0.5 operators did not note them
+            for node in self.flow.nodes.values():
+                node.emitting(below_others(Emit(emit)))
         self.tau = state["tau"]
         if not self.flow.restore(state["operators"], self._roots):
             raise StateError("the snapshot is of another plan: its operators compute something else than these")

@@ -37,7 +37,7 @@ from everwhen.plan.physical import PhysicalPlan, Port
 from everwhen.rewrite.legal_loops import legal_loops
 from everwhen.rows.changes import Changes, no_changes
 from everwhen.stream.element import Element
-from everwhen.stream.element_batch import ElementBatch, joined
+from everwhen.stream.element_batch import ElementBatch
 
 __all__ = ["LocalRuntime", "Query"]
 
@@ -79,21 +79,31 @@ class LocalRuntime(ChangingRuntime, LocalView):
             consistency = consistency.emitting(emit if isinstance(emit, Emit) else emit_named(emit))
         self._queries = {name: legal_loops(node_of(q)) for name, q in named.items()}
         self._asked = self._queries
-        plan = lower(self._queries, consistency.emit)
         self._consistency, self._built = consistency, consistency
         self._idle, self._keep_relations = idle is not None, keep_relations
-        self._waiting = plan.waiting_sources()
-        self._paced = {name for name, source in plan.sources.items() if not source.is_finite} - plan.merged_sources()
         self._latest = LatestDropped(dropped)
         self._ingress = Ingress(clock, idle, self._latest.note, shared=True)
-        self._logs = plan.shared_logs()
-        for name in plan.sources:
-            self._ingress.add(name, self._opened(name, plan))
-        self._dataflow = FixedDataflow(plan, check)
+        self._check = check
         self._attached: list[tuple[str, str]] = []
+        self._begin(lower(self._queries, consistency.emit))
         self._clock, self._since = clock, clock()
         self._observer = self._observed(clock)
         self._closed = False
+
+    def _begin(self, plan: PhysicalPlan) -> None:
+        """Run a plan from its beginning, over new inputs."""
+        self._dataflow = FixedDataflow(plan, self._check)
+        self._follow()
+        self._logs = plan.shared_logs()
+        self._ingress.inputs.clear()
+        for name in plan.sources:
+            self._ingress.add(name, self._opened(name))
+
+    def _follow(self) -> None:
+        """Let the inputs be what the plan that runs takes them for."""
+        plan, read = self.plan, self._dataflow.sources
+        self._waiting = plan.waiting_sources()
+        self._paced = {name for name in read if not plan.sources[name].is_finite} - plan.merged_sources()
 
     def _bounds(self, name: str) -> Bounds:
         return bounds_of(name, self._consistency, self._waiting, idle=self._idle)
@@ -181,10 +191,10 @@ class LocalRuntime(ChangingRuntime, LocalView):
     def _open(self, name: str) -> None:
         if (log := self._logs.get(name)) is not None:
             log.begin_anew()
-        self._ingress.add(name, self._opened(name, self.plan))
+        self._ingress.add(name, self._opened(name))
 
-    def _opened(self, name: str, plan: PhysicalPlan) -> SourceInput:
-        source, codec, log = plan.sources[name], plan.codecs[name], self._logs.get(name)
+    def _opened(self, name: str) -> SourceInput:
+        source, codec, log = self.plan.sources[name], self.plan.codecs[name], self._logs.get(name)
         keep_all = self._keep_relations and source.is_finite
         return self._ingress.open(source, codec, self._bounds(name), keep_all=keep_all, log=log)
 
@@ -193,8 +203,7 @@ class LocalRuntime(ChangingRuntime, LocalView):
         grow(self._dataflow, lower(queries, self._built.emit, self.plan.pool), name, since)
         self._queries = queries
         self._attached.append((name, like))
-        if like in self._waiting:
-            self._waiting |= {name}
+        self._follow()
 
     def _require_open(self, what: str) -> None:
         if self._closed:
@@ -231,7 +240,7 @@ class LocalRuntime(ChangingRuntime, LocalView):
             self._observer.begin()
         arrived = ingress.advance((self._paced,))
         inputs = {port: ingress.output(port, arrived) for port in self._dataflow.source_ports}
-        starts = {name: each.intake.tau for name, each in ingress.inputs.items()}
+        starts = {name: ingress.inputs[name].intake.tau for name in self._dataflow.sources}
         results = self._dataflow.step(inputs, max(starts.values(), default=NEVER), starts)
         if self._dataflow.flow.merges:  # of copies that lag nothing is needed that has been promised by now
             self._ingress.raise_floors(self._dataflow.fast_forward())
@@ -286,14 +295,13 @@ class LocalRuntime(ChangingRuntime, LocalView):
         self._require_open("its consistency cannot change any more")
         self.require_settled("its consistency can change")
         asked = self._consistency.changed(block, remember, emit, tick)
-        first = self._dataflow.nothing_new()
         if asked.emit is not self._consistency.emit:
-            first, _ = self._dataflow.change_emit(asked.emit, self._standing)
+            for name, said in self._dataflow.change_emit(asked.emit, self._standing)[0].items():
+                self._owe(name, said)
         self._consistency = asked
         for name in sorted(self._waiting):
             self._ingress.change(name, self._bounds(name))
-        then = self._epoch()
-        return {name: joined(first[name], said) for name, said in then.items()}
+        return self._epoch()
 
     def _standing(self, port: Port) -> Changes | None:
         """What a source has said that stands; of one that is never corrected nothing need be known."""
@@ -359,7 +367,4 @@ class LocalRuntime(ChangingRuntime, LocalView):
             self._consistency = level
             for name in sorted(self._waiting):
                 self._ingress.change(name, self._bounds(name))
-        for name, like in state["attached"]:
-            self._grow(name, like, NEVER)
-            self._open(name)
-        self._ingress.ended |= set(state["ended"])
+        self._ingress.ended |= set(state["ended"]) & self._dataflow.sources

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import numpy as np
 
+from everwhen.core.emit import Emit
 from everwhen.core.punctuation import NO_PROGRESS, Frontier
 from everwhen.core.time import NEVER
 from everwhen.operators.contract import Operator, Output
@@ -65,6 +66,8 @@ class OperatorNode:
     tau: int = NEVER
     woken: bool = False
     """Whether the next step is taken although nothing comes."""
+    moved: tuple[Emit, ...] = ()
+    """The policies that it was moved to since it is there, each once, the present one last."""
     loading: bool = False
     """It is given the past of its inputs in slices, and is not stepped with the others."""
     rows_in: int = 0
@@ -92,6 +95,11 @@ class OperatorNode:
         self.output = Output(no_changes(self.codec), NO_PROGRESS)
         self.frontiers = [NO_PROGRESS] * len(self.frontiers)
 
+    def emitting(self, emit: Emit) -> Changes | None:
+        """Emit all that `emit` does from now on: what it emits because of it, if that depends on the policy."""
+        self.moved = (*(each for each in self.moved if each is not emit), emit)
+        return self.placed.operator.emitting(emit, self.frontiers)
+
     def rest(self) -> None:
         """Emit nothing new."""
         if len(self.output.changes) or self.output.frontier.promises:
@@ -103,10 +111,13 @@ class OperatorNode:
             "state": self.placed.operator.snapshot(),
             "frontiers": [each.time for each in self.frontiers],
             "frontier": self.output.frontier.time,
+            "moved": [emit.value for emit in self.moved],
             **{name: getattr(self, name) for name in _KEPT},
         }
 
     def restore(self, part: Mapping[str, Any]) -> None:
+        for emit in part.get("moved", ()):  # it has emitted nothing yet, so nothing is emitted because of it
+            self.emitting(Emit(emit))
         self.placed.operator.restore(part["state"])
         self.frontiers = [Frontier(time) for time in part["frontiers"]]
         self.output = Output(no_changes(self.codec), Frontier(part["frontier"]))

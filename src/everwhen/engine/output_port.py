@@ -24,7 +24,7 @@ from everwhen.operators.output.changelog import ChangelogEncoder, EventChangelog
 from everwhen.operators.output.emit_filter import EmitFilter
 from everwhen.operators.output.group_changelog import GroupChangelogEncoder
 from everwhen.plan.physical import Port
-from everwhen.rows.changes import Changes
+from everwhen.rows.changes import Changes, no_changes
 from everwhen.stream.element_batch import INSERT, ElementBatch, coded_elements
 
 Recalled = Callable[[Port], tuple[int, Changes] | None]
@@ -139,9 +139,12 @@ class OutputPort:
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Go on from a snapshot; the policies that it was moved to have been applied again."""
+        """Go on from a snapshot."""
         if state.get("rows", False) and not self.rows:
             self.by_rows(Emit(state["emit"] or Emit.CURRENT.value))
+        nothing = no_changes(self.encoder.codec)
+        for emit in state["moved"]:  # it has emitted nothing yet
+            self.change_emit(Emit(emit), lambda port: nothing)
         self.encoder.restore(state["changelog"])
         self.promised = state.get("promised", NEVER)
         if self.filter is not None and state["filter"] is not None:

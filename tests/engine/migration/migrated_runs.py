@@ -2,7 +2,8 @@
 
 A seed decides all of it: the query, its other forms, streams with disorder, corrections, rows without end and promises
 about data, the policy and the level, and before which epochs the runtime migrates, is thrown away and taken up again
-from its snapshot, or both.  In every second run switches go in slices of a few rows.
+from its snapshot, or both; in some runs of local runtimes also when the policy changes.  In every second run switches
+go in slices of a few rows.
 A run that never migrates stands beside it; in every second run one of each form, whose words tell whether something is
 to be said at a switch.
 
@@ -126,6 +127,9 @@ class Local:
         assert found.at >= found.valid_from
         self.left, self.now = self.now, node
 
+    def change(self, emit: str) -> ElementBatch:
+        return self.runtime.change(emit=emit)["out"]
+
     def restart(self) -> None:
         state = through_file(self.runtime.snapshot())
         left = None if self.runtime.migrating is None else self.left
@@ -211,6 +215,8 @@ class Counts:
     """Epochs in which a switch went in slices."""
     restarts_between: int = 0
     """Restarts while both plans ran."""
+    changes: int = 0
+    """Of the policy."""
     several: int = 0
     """Runs with two migrations or more."""
     why: Counter[str] = field(default_factory=Counter)
@@ -224,6 +230,7 @@ class Counts:
             f"{self.migrations} migrations, {self.refused} refused, {self.switches} switches seen to end "
             f"({self.quiet} in quiet epochs, nothing said at {self.silent}), {self.sliced} epochs in slices",
             f"{self.restarts} restarts, {self.restarts_between} of them while both plans ran",
+            f"{self.changes} changes of the policy",
             f"drawn: {_counted(self.drawn)}",
             f"refused: {_counted(self.why)}",
         ]
@@ -284,7 +291,9 @@ def _run(seed: int, rng: random.Random, counts: Counts, sliced: bool) -> None:
     how = rng.choice((Local, InSession))
     current = rng.randrange(len(given))
     moving = how(given[current], level)
-    watched = random.Random(f"watched {seed}").random() < 0.5
+    policies = random.Random(f"policies {seed}")
+    changes = how is Local and policies.random() < 0.4
+    watched = random.Random(f"watched {seed}").random() < 0.5 and not changes
     shadows = [how(node, level) for node in (given if watched else given[:1])]
     beside: list[list[Element]] = [[] for _ in shadows]
     said: list[Element] = []
@@ -307,6 +316,12 @@ def _run(seed: int, rng: random.Random, counts: Counts, sliced: bool) -> None:
                 else:
                     counts.migrations += 1
                     switching = to
+            if changes and not moving.moves and policies.random() < 0.4:
+                emit = policies.choice(EMITS)
+                counts.changes += 1
+                for each, heard in ((moving, said), *zip(shadows, beside, strict=True)):
+                    assert isinstance(each, Local)
+                    heard += each.change(emit).elements()
             if rng.random() < (0.1 if sliced else 0.2):
                 counts.restarts += 1
                 counts.restarts_between += moving.moves
@@ -319,13 +334,13 @@ def _run(seed: int, rng: random.Random, counts: Counts, sliced: bool) -> None:
             if switching is not None and not moving.moves:
                 counts.switches += 1
                 quiet = watched and not any(isinstance(each, Insert | Adjust) for part in lately for each in part)
-                changes = [each for each in new if isinstance(each, Insert | Adjust)]
+                found = [each for each in new if isinstance(each, Insert | Adjust)]
                 if quiet:
                     counts.quiet += 1
-                    counts.silent += not changes
+                    counts.silent += not found
                     # in `ended` what is said depends on where pieces were cut before, which one that joins cannot know
                     if emit != "ended" and told(said) == told(beside[switching]):
-                        assert not changes, f"{where}: at the switch {changes} is said, and both tell the same"
+                        assert not found, f"{where}: at the switch {found} is said, and both tell the same"
                 switching = None
             said += new
         counts.several += counts.migrations - migrations > 1
@@ -340,7 +355,7 @@ def _run(seed: int, rng: random.Random, counts: Counts, sliced: bool) -> None:
         assert_valid(said)
         assert said and isinstance(said[-1], Cti), "it ends with a promise"
         assert_same_history([each for each in said], beside[0])
-        if emit == "final":
+        if emit == "final" and not changes:
             assert not any(isinstance(each, Adjust) for each in said), "nothing is corrected in final"
     except AssertionError as wrong:
         raise AssertionError(f"{where}: {wrong}") from None

@@ -244,6 +244,80 @@ def test_what_was_skipped_is_not_taken_for_known() -> None:
     assert goes.migrating is None and sorted(one) == sorted(other)
 
 
+def test_inputs_that_no_query_reads_any_more_are_none_of_the_state() -> None:
+    """While a query goes over to one that reads less, behind that, and on the way back; it tells why it waits."""
+    both, one = LATE.select("k"), S.range(10).select("k")
+    runtime, left, now = LocalRuntime(both), both, both
+    for t, goes in ((0, one), (40, None), (80, both), (120, None), (160, one), (200, None)):
+        left, now = now, goes or now
+        for name, cti in (("S", t + 5), ("R", t + 5)):
+            runtime.push({name: rows({"S": S, "R": R}[name], range(t, t + 9), cti)})
+        if goes is not None:
+            assert not runtime.replace(goes, at=t + 20).done
+        under = runtime.migrating is not None
+        assert under == (goes is not None)
+        again = LocalRuntime(now)
+        again.restore(through_file(runtime.snapshot()), left if under else None)
+        assert set(again.inputs) == ({"S"} if now is one and not under else {"S", "R"})
+        assert set(runtime.inputs) == {"S", "R"}, "it still takes them, and may read them again"
+        runtime.waiting()
+        epoch = {name: rows({"S": S, "R": R}[name], range(t + 9, t + 12), t + 10) for name in again.inputs}
+        assert said(again.push(epoch)["out"]) == said(runtime.push(epoch)["out"])
+    assert said(again.close()["out"]) == said(runtime.close()["out"])
+
+
+@pytest.mark.parametrize("reads", ["a", "b"])
+def test_a_merge_is_left_with_the_copies_that_have_joined_it(reads: str) -> None:
+    copies = {name: ew.source(name, {"k": "int64"}) for name in "ab"}
+    merged = ew.lmerge(*copies.values())
+    batch = ElementBatch.of([Insert(0, 9, {"k": 1}), Cti(3)], copies["a"].schema)
+    for at in (None, 100):
+        runtime = LocalRuntime(merged)
+        runtime.push({"a": batch, "b": batch})
+        runtime.attach("c", since=0, like="a")
+        went = runtime.replace(copies[reads], at)
+        assert went.done == (at is None)
+        again = LocalRuntime(copies[reads])
+        again.restore(through_file(runtime.snapshot()), None if went.done else merged)
+        runtime.waiting()
+        later = ElementBatch.of([Insert(5, 9, {"k": 2}), Cti(200)], copies["a"].schema)
+        epoch = {name: later for name in again.inputs}
+        assert said(again.push(epoch)["out"]) == said(runtime.push(epoch)["out"])
+        assert again.migrating == runtime.migrating
+        assert said(again.close()["out"]) == said(runtime.close()["out"])
+
+
+@pytest.mark.parametrize("old", ["final", "ended", "current", "all"])
+@pytest.mark.parametrize("new", ["final", "ended", "current", "all"])
+def test_a_change_of_the_policy_before_is_known_to_the_state(old: str, new: str) -> None:
+    """Whatever the level of the runtime that takes it up: both plans are built as they were."""
+    query = S.range(5, slide=2).aggregate(t=ew.sum("v"))
+    other = S.where(ew.lit(True)).range(5, slide=2).aggregate(t=ew.sum("v"))
+    runtime = LocalRuntime(query, old)
+    runtime.push({"S": of_s(Insert(1, 2, {"k": 1, "v": 2}), Cti(-1))})
+    runtime.change(emit=new)
+    runtime.push({"S": of_s(Insert(3, 6, {"k": 1, "v": 2}))})
+    assert not runtime.migrate(other).done
+    runtimes = [runtime]
+    for level in (old, new):
+        runtimes.append(LocalRuntime(other, level))
+        runtimes[-1].restore(through_file(runtime.snapshot()), replaced=query)
+        assert runtimes[-1].consistency.emit.value == new
+    runtime.waiting()
+    for t in (4, 30, 33):
+        epoch = {"S": of_s(Insert(t, t + 3, {"k": 1, "v": t}), Cti(t))}
+        one, *others = (said(each.push(epoch)["out"]) for each in runtimes)
+        assert all(each == one for each in others), t
+    assert runtime.migrating is None
+    runtimes.append(LocalRuntime(other))
+    runtimes[-1].restore(through_file(runtime.snapshot()))
+    for emit in (old, "current"):
+        one, *others = (said(each.change(emit=emit)["out"]) for each in runtimes)
+        assert all(each == one for each in others), emit
+    one, *others = (said(each.close()["out"]) for each in runtimes)
+    assert all(each == one for each in others)
+
+
 # -- refused, and nothing has changed ----------------------------------------------------------------------------------
 
 

@@ -200,21 +200,30 @@ def locked(place: Path) -> Iterator[None]:
 
 def engine_of(place: Path) -> str | None:
     """The engine on which a checkpoint was begun; None if there is none, or it cannot be read."""
+    engine = _noted(place).get("engine")
+    return engine if engine in ("spark", "local") else None
+
+
+def inputs_of(place: Path) -> list[str]:
+    """The names of the inputs of a checkpoint's run in process; none if there is none, or it cannot be read."""
+    found = _noted(place)
+    if not str(found.get("engine")).startswith("local"):
+        return []
+    return [name.removeprefix("input ") for name in found if name.startswith("input ")]
+
+
+def _noted(place: Path) -> dict[str, Any]:
+    """What is run, as it was noted; nothing if it cannot be read."""
     try:
         found = json.loads((place / "run.json").read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError):
-        return None
-    engine = found.get("engine") if isinstance(found, dict) else None
-    return engine if engine in ("spark", "local") else None
+        return {}
+    return found if isinstance(found, dict) else {}
 
 
 def belongs_to(place: Path, identity: Mapping[str, str]) -> bool:
     """Whether a checkpoint is there that belongs to such a run."""
-    try:
-        before = json.loads((place / "run.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError):
-        return False
-    return bool(before == {"format": _FORMAT, "version": _version(), **identity})
+    return _noted(place) == {"format": _FORMAT, "version": _version(), **identity}
 
 
 def agree(place: Path, identity: Mapping[str, str], free: Sequence[str] = ()) -> list[str]:

@@ -18,6 +18,7 @@ from typing import Any
 from everwhen.algebra.builder import node_of
 from everwhen.algebra.nodes import Node
 from everwhen.core.consistency import Consistency
+from everwhen.core.emit import Emit
 from everwhen.core.punctuation import Frontier
 from everwhen.core.time import INF, require_time, show
 from everwhen.engine.dataflow import FixedDataflow
@@ -45,6 +46,8 @@ class _Under:
     name: str
     left: Node
     plans: BothPlans
+    built: Emit
+    """The policy that the plan left was built for."""
     output: SharedOutput
     at: int
 
@@ -154,12 +157,14 @@ class ChangingRuntime(ABC):
                 f"the runtime says other things than it was built for (change), and runs {', '.join(sorted(others))} "
                 "beside: give each query a runtime of its own, then it can go over"
             )
-        node = asked
-        for copy, like in self._attached:
-            node = with_copy(node, copy, like)
-        queries = {**self._queries, name: node}
+        queries = {**self._queries, name: self._with_copies(asked)}
         old = self._dataflow.plan
         plans = both_plans(old, lower(queries, level.emit, old.pool))
+        if unknown := sorted(plans.plan.sources.keys() - old.sources.keys()):
+            raise QueryError(
+                f"the new plan reads {', '.join(unknown)}, which is no input of this runtime; it has "
+                f"{', '.join(sorted(old.sources))}. Start the new query in a runtime of its own, or in a session"
+            )
         self._require_alike(plans, name)
         (sink,) = (each for each in plans.plan.sinks if each.name == name)
         output = self._output(sink)
@@ -173,8 +178,8 @@ class ChangingRuntime(ABC):
         except BaseException:
             self._dataflow.flow.detach(plans.joining)
             raise
-        self._pending[name] = began.said.batch
-        self._under = _Under(name, self._queries[name], plans, output, began.at)
+        self._owe(name, began.said.batch)
+        self._under = _Under(name, self._asked[name], plans, self._built.emit, output, began.at)
         self._queries, self._asked = queries, {**self._asked, name: asked}
         self._built = replace(self._built, emit=level.emit)
         self._go_beside(self._under)
@@ -210,6 +215,7 @@ class ChangingRuntime(ABC):
         dataflow.before = {under.name: output.cutover.port}
         dataflow.flow.outputs[under.name] = output
         dataflow.plan = under.plans.plan
+        self._follow()
 
     @property
     def _gradual(self) -> GradualCutover | None:
@@ -238,8 +244,7 @@ class ChangingRuntime(ABC):
             return
         changes, output = gradual.finish(), under.output
         said = output.encode(cut(changes, output.since), self._dataflow.tau, Frontier(output.encoder.cti))
-        waiting = self._pending.get(under.name)
-        self._pending[under.name] = said if waiting is None else joined(waiting, said)
+        self._owe(under.name, said)
         self._settle()
 
     def _settle(self) -> None:
@@ -247,8 +252,13 @@ class ChangingRuntime(ABC):
         under = self._under
         if under is not None and under.output.cutover is None:
             self._dataflow.go_on_with(under.plans.new, under.plans.numbers)
-            self._waiting = under.plans.new.waiting_sources()
+            self._follow()
             self._under = None
+
+    def _owe(self, name: str, said: ElementBatch) -> None:
+        """The next epoch says it, behind what waits for that already."""
+        waiting = self._pending.get(name)
+        self._pending[name] = said if waiting is None else joined(waiting, said)
 
     def _with_pending(self, results: dict[str, ElementBatch]) -> dict[str, ElementBatch]:
         """An epoch's elements, behind those that waited for it."""
@@ -265,21 +275,23 @@ class ChangingRuntime(ABC):
         """Everything needed to go on elsewhere but the queries themselves, as plain data."""
         self._finish_slices()
         under = self._under
-        unread = self._ingress.inputs.keys() - self._dataflow.plan.sources.keys()
+        read = self._dataflow.sources
         return {
             "consistency": self._consistency.to_plain(),
+            "built": self._built.emit.value,
             "attached": list(self._attached),
-            "ended": sorted(self._ingress.ended),
-            "ingress": {name: each for name, each in self._ingress.snapshot().items() if name not in unread},
+            "ended": sorted(self._ingress.ended & read),
+            "ingress": {name: each for name, each in self._ingress.snapshot().items() if name in read},
             "dataflow": self._dataflow.snapshot(),
             "ends": True,
             "keeps_relations": self._keep_relations,
             "migrating": None if under is None else (under.name, under.at),
+            "left_built": None if under is None else under.built.value,
             "pending": {name: batch_state(batch) for name, batch in self._pending.items()},
         }
 
     def restore(self, state: Mapping[str, Any], replaced: Query | None = None) -> None:
-        """Go on from a snapshot of a runtime with the same queries, at the level that it had.
+        """Go on from a snapshot of a runtime with the same queries, at the level that it had then.
 
         `replaced`: of a runtime that was going over to another plan, the query that it left.
 
@@ -308,10 +320,8 @@ class ChangingRuntime(ABC):
                 "the runtime that was saved did not keep the rows of relations, so this one cannot know them: leave "
                 "keep_relations out"
             )
+        self._repeat_plan(state, None if replaced is None else legal_loops(node_of(replaced)))
         self._restore_inputs(state)
-        if migrating is not None and replaced is not None:
-            left = legal_loops(node_of(replaced))
-            self._repeat(migrating[0], migrating[1], left)
         self._ingress.restore(state["ingress"])
         if not state.get("ends", False):  # up to Everwhen 0.5 nobody noted them
             for entry in self._ingress.inputs.values():
@@ -320,31 +330,43 @@ class ChangingRuntime(ABC):
         self._pending = {name: batch_of_state(each) for name, each in state.get("pending", {}).items()}
 
     @abstractmethod
+    def _begin(self, plan: PhysicalPlan) -> None:
+        """Run a plan from its beginning, over new inputs."""
+
+    @abstractmethod
+    def _follow(self) -> None:
+        """Let the inputs be what the plan that runs takes them for."""
+
+    @abstractmethod
     def _restore_inputs(self, state: Mapping[str, Any]) -> None:
         """The level and the inputs as they were."""
 
-    def _repeat(self, name: str, at: int, left: Node) -> None:
-        """Be a new runtime that goes over from a query that it has left."""
-        node = left
-        for copy, like in self._attached:
-            node = with_copy(node, copy, like)
-        now = self._dataflow.plan
-        old = lower({**self._queries, name: node}, self._built.emit, now.pool)
-        plans = _adopting(both_plans(old, now))
+    def _repeat_plan(self, state: Mapping[str, Any], left: Node | None) -> None:
+        """Run what ran when a snapshot was taken: built as it was, with its copies, beside the query that it left."""
+        built = Emit(state.get("built", self._built.emit.value))
+        if left is None and built is self._built.emit and not state["attached"]:
+            return  # it runs
+        self._built = replace(self._built, emit=built)
+        self._attached = [(name, like) for name, like in state["attached"]]
+        self._queries = {name: self._with_copies(query) for name, query in self._queries.items()}
+        now = lower(self._queries, built)
+        if left is None:
+            self._begin(now)
+            return
+        (name, at), left_built = state["migrating"], Emit(state.get("left_built", built.value))
+        old = lower({**self._queries, name: self._with_copies(left)}, left_built, now.pool)
+        plans = both_plans(old, now)
         (sink,) = (each for each in plans.plan.sinks if each.name == name)
         (before,) = (each.port for each in old.sinks if each.name == name)
         output = self._output(sink)
-        output.by_rows(self._built.emit)
+        output.by_rows(built)
         output.cutover = Cutover(before, (), at)
-        self._dataflow = FixedDataflow(plans.plan)
-        self._under = _Under(name, left, plans, output, at)
+        self._begin(plans.plan)
+        self._under = _Under(name, left, plans, left_built, output, at)
         self._go_beside(self._under)
 
-
-def _adopting(plans: BothPlans) -> BothPlans:
-    """The same with the operators of the new plan where both have one: the guards of copies know these."""
-    operators = list(plans.plan.operators)
-    for at, number in plans.numbers.items():
-        operators[number] = replace(operators[number], operator=plans.new.operators[at].operator)
-    plan: PhysicalPlan = replace(plans.plan, operators=tuple(operators))
-    return replace(plans, plan=plan)
+    def _with_copies(self, query: Node) -> Node:
+        """A query whose merges have the inputs that have joined them."""
+        for copy, like in self._attached:
+            query = with_copy(query, copy, like)
+        return query

@@ -26,7 +26,6 @@ def fork(network: Network, old: OutputKey, new: OutputKey, levels: Levels) -> Sh
     """
     before = network.outlets[old]
     outlet = network.outlet(new, before.over)
-    repeat(network, outlet, before.moved)
     operators = network.operators
     for was, port in zip(network.below(before.port), network.below_placed(outlet.port), strict=True):
         if port.source is not None:
@@ -63,10 +62,10 @@ def change_emit(network: Network, outlet: SharedOutput, emit: Emit) -> EmittedBa
 
 
 def repeat(network: Network, outlet: SharedOutput, moved: Iterable[Emit]) -> None:
-    """Let an outlet that has not emitted anything yet be as one that was moved."""
+    """Let operators that have not emitted anything yet be as those below an outlet that was moved: up to Everwhen 0.5
+    they did not note it."""
     operators = network.operators
     placed = sorted(port.operator for port in network.below_placed(outlet.port) if port.source is None)
     for emit in moved:
-        outlet.change_emit(emit, network.nothing)
         for number in placed:
             operators[number].operator.emitting(below_others(emit), [])
