@@ -36,7 +36,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import overload
 
 from everwhen.algebra.nodes import Source
@@ -51,7 +51,7 @@ from everwhen.engine.observe.metadata import OperatorMetadata
 from everwhen.engine.observe.observer import Metadata
 from everwhen.engine.observe.silence.waiting import Waiting
 from everwhen.engine.session.session import Session
-from everwhen.engine.session.sql_transaction import Outcome, Planned, SqlTransaction, Start
+from everwhen.engine.session.sql_transaction import Asked, Outcome, Planned, SqlTransaction, Start
 from everwhen.engine.session.stream_info import SqlQuery, StreamInfo, looked_at, stream_infos
 from everwhen.errors import QueryError, SqlError
 from everwhen.language.catalog import Catalog, Found
@@ -63,18 +63,6 @@ from everwhen.sinks.base import EpochSink
 from everwhen.stream.element_batch import ElementBatch
 
 __all__ = ["Outcome", "SqlQuery", "SqlSession", "StreamInfo"]
-
-
-@dataclass(frozen=True)
-class _Asked:
-    """A query as it was asked for, and the plan that it runs by."""
-
-    text: str
-    reads: tuple[str, ...]
-    plan: Planned
-    sink: EpochSink | None
-    ended: SqlQuery | None = None
-    """How it was when it stopped."""
 
 
 class SqlSession:
@@ -113,7 +101,7 @@ class SqlSession:
         self._session = Session(clock=clock, consistency=self.consistency, idle=idle)
         self.watchers = self._session.watchers
         self._derived: dict[str, Planned] = {}
-        self._asked: dict[str, _Asked] = {}
+        self._asked: dict[str, Asked] = {}
         self._number = 0
 
     # -- statements ---------------------------------------------------------------------------------------------
@@ -197,11 +185,7 @@ class SqlSession:
         self._session.forget(source)
 
     def _draft(self, text: str) -> SqlTransaction:
-        running = {
-            name: (asked.reads, asked.plan.node)
-            for name, asked in self._asked.items()
-            if self.query(name).state == "running"
-        }
+        running = {name: asked for name, asked in self._asked.items() if self.query(name).state == "running"}
         return SqlTransaction(
             text,
             self._catalog,
@@ -213,7 +197,6 @@ class SqlSession:
             level=self.consistency,
             optimize=self._optimize,
             allow_unbounded=self._allow_unbounded,
-            asked={name: self._asked[name].text for name in running},
         )
 
     def _commit(self, draft: SqlTransaction) -> None:
@@ -243,7 +226,7 @@ class SqlSession:
         except Exception as error:  # also of a function of the user's, called on what stands
             why = "" if isinstance(error, QueryError) else "the query fails on what there is already: "
             raise SqlError(f"{why}{error}", draft.text, start.span.start, start.span.end) from error
-        self._asked[start.name] = _Asked(start.text, start.reads, start.plan, start.sink)
+        self._asked[start.name] = Asked(start.text, start.reads, start.plan, start.sink)
         return lambda: self._session.remove(start.name)
 
     def _alter(self, altered: Sequence[Start], draft: SqlTransaction) -> None:
@@ -273,7 +256,7 @@ class SqlSession:
             if isinstance(entry.node, Source) and entry.node.is_finite and name not in self._session.inputs:
                 self._session.forget(name)
 
-    def _known(self, name: str | None) -> _Asked:
+    def _known(self, name: str | None) -> Asked:
         if name is None or name not in self._asked:
             raise QueryError(f"there is no query {name!r}; there is {', '.join(self._asked) or 'none'}")
         return self._asked[name]

@@ -7,13 +7,14 @@ that are none.  Every refusal is an `SqlError` with its place.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final, Literal
 
 from everwhen.algebra.nodes import Filter, Map, Node, Source, TimeWindow, rebuilt, walk
 from everwhen.core.consistency import LEVELS, Consistency, consistency
 from everwhen.core.time import NEVER, show
+from everwhen.engine.session.stream_info import SqlQuery
 from everwhen.errors import LoopError, QueryError, SqlError
 from everwhen.language import syntax as s
 from everwhen.language.catalog import Catalog, Entry
@@ -83,22 +84,32 @@ class Start:
     level: Consistency
 
 
+@dataclass(frozen=True)
+class Asked:
+    """A query as it was asked for, and the plan that it runs by."""
+
+    text: str
+    reads: tuple[str, ...]
+    plan: Planned
+    sink: EpochSink | None
+    ended: SqlQuery | None = None
+    """How it was when it stopped."""
+
+
 @dataclass
 class SqlTransaction:
-    """Call `read` once.  `running` gives by query the streams that it reads and its plan; `taken` all names."""
+    """Call `read` once.  `running` has the queries that run; `taken` all names."""
 
     text: str
     catalog: Catalog
     derived: dict[str, Planned]
-    running: Mapping[str, tuple[Sequence[str], Node]]
+    running: Mapping[str, Asked]
     taken: frozenset[str]
     number: int
     tick: str
     level: Consistency
     optimize: bool
     allow_unbounded: bool
-    asked: Mapping[str, str] = field(default_factory=dict)
-    """By running query, its text."""
     starts: list[Start] = field(default_factory=list)
     altered: list[Start] = field(default_factory=list)
     """Running queries that become others, all at one instant; their sinks and their levels stay."""
@@ -176,7 +187,7 @@ class SqlTransaction:
         if entry.declaration is not None:
             return []
         made = {entry.name, *self._made_from(entry.name)}
-        return [name for name, (reads, _) in self.running.items() if not made.isdisjoint(reads)]
+        return [name for name, asked in self.running.items() if not made.isdisjoint(asked.reads)]
 
     def _replace(self, statement: s.CreateDerived, before: Entry) -> None:
         """A derived stream gets another meaning, and with it all that is made from it, and the queries that read it."""
@@ -211,9 +222,10 @@ class SqlTransaction:
         for name in [entry.name, *made]:
             self.derived[name] = self._planned(self.catalog.entries[name].node)
         for name in readers:
-            (query,) = parse(self.asked[name])
+            text = self.running[name].text
+            (query,) = parse(text)
             assert isinstance(query, s.Ask)
-            answer, _ = ask(query, self.asked[name], self.catalog, self.tick)
+            answer, _ = ask(query, text, self.catalog, self.tick)
             plan = self._planned(answer.node)
             self._require_bounded(plan.node, statement.span)
             reads = tuple(sorted(answer.reads))
@@ -249,7 +261,7 @@ class SqlTransaction:
             raise self._error(str(error), statement.name.span) from None
 
     def _require_unread(self, entry: Entry, what: str, name: s.Ident) -> None:
-        readers = [query for query, (reads, _) in self.running.items() if entry.name in reads]
+        readers = [query for query, asked in self.running.items() if entry.name in asked.reads]
         readers += [start.name for start in self.starts if entry.name in start.reads]
         if not readers:
             return  # derived streams that read it are the catalogue's affair
@@ -320,7 +332,7 @@ class SqlTransaction:
         used = {id(node): runs_as[id(node)] for node in walk(written) if id(node) in runs_as}
         root = _swapped(written, {at: plan.node for at, plan in used.items()})
         kept = [plan.node for plan in used.values()]
-        kept += [node for _, node in self.running.values()]
+        kept += [asked.plan.node for asked in self.running.values()]
         kept += [start.plan.node for start in self.starts]
         rules = _CHEAP_RULES if all(isinstance(node, _CHEAP) for node in walk(root)) else SHARING_RULES
         found = rewrite_all({"": root}, rules, kept)
