@@ -6,8 +6,9 @@ AlterLifetime, Deletes and the sink of a plan that only filters and maps.  Deriv
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import count
 
 from everwhen.algebra import nodes as n
@@ -54,6 +55,7 @@ from everwhen.plan.properties import (
     clipped_by,
     disjoint,
     grouped,
+    heeds_policy,
     in_pieces,
     instants,
     left_open,
@@ -91,6 +93,10 @@ def lower(
     )
 
 
+PlaceKey = tuple[int, str, bool, bool]
+"""Of which node, in which form, facing the sink or not, and whether its ends are told in columns above."""
+
+
 @dataclass
 class Lowering:
     """Lowering that can go on: more queries may come later and share what stands, and operators may go.
@@ -106,8 +112,8 @@ class Lowering:
     circulating: frozenset[str] = frozenset()
     first: bool = True
     _numbers: Iterator[int] = field(default_factory=count)
-    _placed: dict[tuple[int, str, bool], tuple[n.Node, Port]] = field(default_factory=dict)
-    _told: dict[int, n.Node] = field(default_factory=dict)  # nodes whose ends are told in columns above
+    _placed: dict[PlaceKey, tuple[n.Node, Port]] = field(default_factory=dict)
+    _told: frozenset[int] = frozenset()  # the nodes of the plan that is lowered whose ends are told in columns above
     _at: tuple[n.Node, str, bool] | None = None  # the node that is being lowered, in which form
 
     # -- placing ------------------------------------------------------------------------------------------------
@@ -147,7 +153,7 @@ class Lowering:
     def _begin(self, root: n.Node) -> None:
         self._at = root, "sink", True
         stamped = [each.input for each in n.walk(root) if isinstance(each, n.Stamp) and each.end is not None]
-        self._told.update((id(each), each) for each in n.walk(*stamped))
+        self._told = frozenset(id(each) for each in n.walk(*stamped))
 
     def hand(self, name: str, node: n.Node, top: bool) -> Handed:
         self._begin(node)
@@ -161,7 +167,9 @@ class Lowering:
         return self.emit is Emit.ENDED and not (whole(node) or passed_on(node)) and clipped_by(node) is None
 
     def _clipped_last(self, node: n.Node) -> Port:
-        return self.clipped(self.lower(node, "segments"), self.codec(node.schema), self.policy(node, True))
+        codec = self.codec(node.schema)
+        clip = partial(self.clipped, codec=codec, policy=self.policy(node, True))
+        return self._once(node, "clip", True, lambda: clip(self.lower(node, "segments")))
 
     def _encoder(self, node: n.Node, codec: RowCodec, ordered: bool) -> ChangelogEncoder | GroupChangelogEncoder:
         return (
@@ -195,7 +203,7 @@ class Lowering:
         """In `current`, only what faces the sink says an open piece without an end: operators above need to know how
         far it reaches.  In `ended`, only what faces the sink clips: to an operator above, what is not yet said would
         look like an end."""
-        if id(node) in self._told:  # an end that is clipped would be told as the end
+        if self._is_told(node):  # an end that is clipped would be told as the end
             return EVERYTHING
         if self.circulating and any(isinstance(x, n.Exchange) and x.name in self.circulating for x in n.walk(node)):
             return EVERYTHING
@@ -203,21 +211,23 @@ class Lowering:
             return Policy(Emit.ENDED, moves=moves(node)) if top else EVERYTHING
         return Policy(self.emit, open_end=top)
 
-    def is_placed(self, node: n.Node) -> bool:
-        """Whether the node's segments are computed already."""
-        return (id(node), "segments", False) in self._placed
+    def _is_told(self, node: n.Node) -> bool:
+        return id(node) in self._told and heeds_policy(node)
+
+    def _once(self, node: n.Node, form: str, top: bool, place: Callable[[], Port]) -> Port:
+        """The port of what is placed for a node in a form, which is placed when it is first asked for."""
+        key = (id(node), form, top, self._is_told(node))
+        if key not in self._placed:
+            outer, self._at = self._at, (node, form, top)
+            self._placed[key] = node, place()  # the node is kept with its place: another one may not get its id
+            self._at = outer
+        return self._placed[key][1]
 
     def lower(self, node: n.Node, form: Form, top: bool = False, about: Collection[str] | None = None) -> Port:
         """The port of a node.  `about`: the columns of which promises are of use above (None: all)."""
         told_apart = {Emit.ENDED: lambda: clipped_by(node) is not None, Emit.CURRENT: lambda: left_open(node)}
         top = top and self.emit in told_apart and told_apart[self.emit]()  # else both ways are the same
-        key = (id(node), form, top)
-        if key not in self._placed:
-            outer, self._at = self._at, (node, form, top)
-            # the node is kept with its place: another one may not get its id
-            self._placed[key] = node, self._events(node, top) if form == "events" else self._segments(node, top)
-            self._at = outer
-        port = self._placed[key][1]
+        port = self._once(node, form, top, lambda: (self._events if form == "events" else self._segments)(node, top))
         if isinstance(node, n.Join) and node.kind == "inner":
             join = self.operators[port.operator].operator
             assert isinstance(join, JoinOperator), "an inner join is one operator"
@@ -340,14 +350,12 @@ class Lowering:
 
     def _loop(self, node: n.Fixpoint) -> Port:
         """The loop itself, which says all it knows: once, whoever reads it in whatever form."""
-        key = (id(node), "loop", False)
-        if key not in self._placed:
+
+        def placed() -> Port:
             operator, plan = loop_operator(node, self.pool, _lower_body)
-            ports = [self.lower(each, "segments") for each in plan.externals]
-            outer, self._at = self._at, (node, "loop", False)
-            self._placed[key] = node, self.place("fixpoint", operator, *ports)
-            self._at = outer
-        return self._placed[key][1]
+            return self.place("fixpoint", operator, *[self.lower(each, "segments") for each in plan.externals])
+
+        return self._once(node, "loop", False, placed)
 
     def clipped(self, port: Port, codec: RowCodec, policy: Policy) -> Port:
         return self.place("clip", CountsOperator("clip", codec, policy), port)

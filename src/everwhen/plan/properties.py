@@ -132,6 +132,17 @@ def left_open(node: n.Node) -> bool:
     return _sweeps(node)
 
 
+def heeds_policy(node: n.Node) -> bool:
+    """Whether some operator of the node's plan says more or less by the policy that it is built for."""
+    by_policy = n.Aggregate | n.Distinct | n.SetOperation | n.RowsWindow | n.Coalesce | n.Fixpoint
+    return any(
+        isinstance(each, by_policy)
+        or (isinstance(each, n.RelationToStream) and each.kind != "rstream")
+        or (isinstance(each, n.Join) and each.kind not in ("inner", "semi"))
+        for each in n.walk(node)
+    )
+
+
 # --- what is emitted ----------------------------------------------------------------------------------------------
 
 

@@ -95,7 +95,7 @@ class Network:
         before that which the outlet says from now on.
 
         `levels` tells of each source of the plan what it is and what stands before it.  `over`: build it on operators
-        of another policy; by default on those that run, if they say more.  If the plan is refused, nothing has changed.
+        of another policy, or of its own; by default on those that run, if they say more.  If the plan is refused, nothing has changed.
         """
         if exit in self.outlets:
             outlet = self.outlets[exit]
@@ -141,7 +141,7 @@ class Network:
     def outlet(self, exit: OutputKey, over: Emit | None) -> SharedOutput:
         """An outlet for a plan, with all its operators placed."""
         node, emit = exit
-        if over is None:
+        if over in (None, emit):
             sink = self.lowering(emit).sink("", node)
             return SharedOutput(sink.port, sink.encoder, sink.filter, began=self.clock())
         sink = self.lowering(over).sink("", node)

@@ -102,7 +102,7 @@ class Entry:
     def leave(self, error: Exception | None) -> None:
         """It runs no more, because of an error or because it was stopped."""
         self.state, self.error = ("stopped", None) if error is None else ("failed", error)
-        self.subscription = self.pending = self.exit = None
+        self.subscription = self.pending = self.exit = self.replaces = None
         if self.sink is not None:
             try:
                 self.sink.close()

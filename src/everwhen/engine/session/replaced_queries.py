@@ -141,7 +141,7 @@ class ReplacedQueries(SessionQueries):
             return False
         outlet.delay = outlet.patience = put_off(outlet.patience)
         if outlet.rows:
-            sink = usual_sink(lowering, top, outlet.port)
+            sink = usual_sink(lowering, top)
             outlet.rows = not to_usual_form(
                 outlet, sink, lambda: standing_at(outlet.port, network.flow.nodes, network.standing)
             )

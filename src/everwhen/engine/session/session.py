@@ -390,7 +390,8 @@ class Session(ReplacedQueries):
         before = self._made(name, old, None, level, cutover["whole"])
         self._start(before, *session_state.built(cutover))
         assert before.exit is not None, "it was started"
-        port = self._network.outlets[before.exit].port
+        left = self._network.outlets[before.exit]
+        port, before.over = left.port, left.over
         outlet.cutover = Cutover(port, lowered(before.steps, self._network.pool), cutover["at"])
         entry.replaces = before
         self._network.outlets[before.exit].leave(name)

@@ -80,7 +80,7 @@ def _cutover(network: Network, entry: Entry) -> dict[str, Any] | None:
 def built(query: Mapping[str, Any]) -> tuple[Emit | None, Emit | None, int]:
     """How the place of a running query was built: the policy of its outlet, that of operators below, its move."""
     emit, over, own = query["built"]
-    return emit and Emit(emit), over and Emit(over), own
+    return emit and Emit(emit), emit and Emit(over or emit), own
 
 
 def require_fit(state: Mapping[str, Any], queries: Mapping[str, Any], idle: bool, used: bool) -> None:

@@ -15,7 +15,6 @@ said are such as the usual encoder would know, it goes on with them.  No element
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 
 import numpy as np
 
@@ -79,14 +78,10 @@ def _taken_up(
     return _same(said, standing, encoder.cti) and not bool((said.lo < since).any())
 
 
-def usual_sink(lowering: Lowering, node: Node, port: Port) -> Sink:
-    """How a plan that is placed would leave at a port if it were new.  Nothing is placed because of it."""
+def usual_sink(lowering: Lowering, node: Node) -> Sink:
+    """How a plan that is placed would leave if it were new.  Nothing is placed because of it."""
     operators, placed = dict(lowering.operators), dict(lowering._placed)
     sink = lowering.sink("", node)
-    if sink.port.operator not in operators and port.operator in operators:  # a clip at the output is placed each time
-        new, old = lowering.operators[sink.port.operator], operators[port.operator]
-        if (new.name, new.inputs, type(new.operator)) == (old.name, old.inputs, type(old.operator)):
-            sink = replace(sink, port=port)
     lowering.operators, lowering._placed = operators, placed
     return sink
 
@@ -96,9 +91,9 @@ def rename(lowering: Lowering, old: Node, new: Node) -> bool:
     placed = lowering._placed
     if any(found is new for found, _ in placed.values()):
         return False
-    for (_, form, top), (node, port) in list(placed.items()):
+    for (_, *form), (node, port) in list(placed.items()):
         if node is old:
-            placed[id(new), form, top] = new, port
+            placed[id(new), *form] = new, port
     return True
 
 

@@ -1,0 +1,279 @@
+"""Random sessions whose queries share parts, once as they are and once restored from a snapshot before every epoch.
+
+Queries are drawn on a few streams that they all read, at levels that say more or less; they join, leave, stop, start,
+are replaced and change their level, so that what is shared was placed by queries that have gone, in another order than
+that in which the restored session places it.  Both sessions say the same, element by element.
+
+    cd tests; python -m engine.shared_sessions FIRST LAST     runs these seeds
+    cd tests; python -m engine.shared_sessions SEED           makes what happened in a run as short as it stays wrong
+"""
+
+from __future__ import annotations
+
+import random
+import re
+import sys
+import traceback
+from typing import Any
+from collections import Counter
+from collections.abc import Sequence
+
+import everwhen as ew
+from engine.punctuated_session import some_history
+from everwhen.algebra.builder import Stream
+from everwhen.algebra.explain import explain
+from everwhen.engine.session.session import Session
+from everwhen.errors import QueryError
+from everwhen.stream.element_batch import ElementBatch
+from operators.differential import EMITS, SCHEMA, epochs, streams_of
+from operators.punctuated import punctuated
+from plans import COLUMNS, S, col
+from state_files import through_file
+
+T = ew.source("T", COLUMNS, keys="k")
+SESSIONS = "SELECT k, window_start, window_end FROM SESSION(TABLE A PARTITION BY k, 3) GROUP BY k, window_start, window_end"
+
+
+def bases(rng: random.Random) -> list[Stream]:
+    """Streams of the columns k and x that queries read."""
+    window, groups = S.range(4), S.lifetime(length=4).group_by("k").agg(x=ew.max("x"))
+    found = [
+        S, T, window, groups, S.distinct(), S.select("k", "x").coalesce(), T.istream(), S.union(T), S.rows(2),
+        S.lifetime(length=5).union(T.lifetime(length=3)), S.except_(T), S.join(T, on="k", how="anti"), S.dstream(),
+        S.range(3).group_by("k").agg(x=ew.sum("x")), S.distinct().coalesce(),
+    ]  # fmt: skip
+    return rng.sample(found, 4)
+
+
+def some_query(rng: random.Random, known: list[Stream]) -> Stream:
+    """A query of streams, which later ones may read too."""
+    a, b = rng.choice(known), rng.choice(known)
+    made = {
+        "itself": lambda: a,
+        "filter": lambda: a.where(col("x") > rng.randrange(3)),
+        "distinct": lambda: a.distinct(),
+        "groups": lambda: a.group_by("k").agg(x=rng.choice((ew.max, ew.min, ew.sum))("x")),
+        "count": lambda: a.aggregate(x=ew.count()).select(k=ew.lit("c"), x=col("x")),
+        "istream": lambda: a.istream(),
+        "dstream": lambda: a.dstream(),
+        "rows": lambda: a.rows(2),
+        "window": lambda: a.range(3),
+        "union": lambda: a.union(b),
+        "minus": lambda: a.difference(b),
+        "except": lambda: a.except_(b),
+        "join": lambda: a.join(b, on="k").select("k", "x"),
+        "join of keys": lambda: a.join(T.istream(), on="k").select("k", "x"),
+        "reads a group": lambda: a.group_by("k").agg(x=ew.max("x")).join(T.istream(), on="k").select("k", "x"),
+        "semi": lambda: a.join(b, on="k", how="semi"),
+        "anti": lambda: a.join(b, on="k", how="anti"),
+        "anti where": lambda: a.join(b, where=col("x") < col("x_right"), how="anti"),
+        "left": lambda: a.join(b, on="k", how="left").select("k", "x"),
+        "full": lambda: a.join(b, on={"k": "k"}, how="full").select("k", "x"),
+        "coalesce": lambda: a.coalesce(),
+        "sessions": lambda: ew.sql(SESSIONS, {"A": a}).select("k", x=col("window_end")),
+        "levels": lambda: a.coalesce().lifetime(length=3),
+        "split": lambda: a.split(2),
+    }
+    return made[rng.choice(sorted(made))]()
+
+
+def texts(found: dict[str, ElementBatch]) -> dict[str, list[str]]:
+    return {name: sorted(map(str, batch.elements())) for name, batch in found.items()}
+
+
+Event = tuple[Any, ...]
+"""What happens: a word and with what."""
+
+
+def script(seed: int) -> list[Event]:
+    """What happens in a run; what does not apply when its turn comes is left out."""
+    rng = random.Random(f"shared {seed}")
+    known, names, happens = bases(rng), list[str](), list[Event]()
+    happens.append(("session", rng.choice(EMITS)))
+    streams = streams_of({name: some_history(rng, False, most=10) for name in ("S", "T")}, rng, False)
+    if rng.random() < 0.25:
+        streams = punctuated(streams, rng, SCHEMA, rng.choice((None, 0.4)))
+    for at, epoch in enumerate(epochs(streams, rng)):
+        for _ in range(rng.choice((0, 1, 2)) if at else 3):
+            happens += some_change(rng, known, names)
+        happens.append(("epoch", epoch))
+    return happens
+
+
+def some_change(rng: random.Random, known: list[Stream], names: list[str]) -> list[Event]:
+    draw = rng.random()
+    try:
+        query = some_query(rng, known)
+    except QueryError:
+        return []
+    if query.schema == SCHEMA and draw < 0.3:
+        known.append(query)
+    if draw < 0.5 or not names:
+        names.append(f"q{len(names)}")
+        return [("register", names[-1], query, None if rng.random() < 0.5 else rng.choice(EMITS))]
+    name = rng.choice(names)
+    if draw < 0.7:
+        return [("turn", name)]
+    if draw < 0.78:
+        return [("remove", name)]
+    if draw < 0.9:
+        return [("replace", name, query)]
+    return [("change", name, rng.choice(EMITS))]
+
+
+class Both:
+    """The same session twice: one that runs through, and one that is restored before each epoch."""
+
+    def __init__(self, emit: str) -> None:
+        self.emit = emit
+        self.sessions = {"plain": Session(emit=emit), "restarted": Session(emit=emit)}
+        self.queries: dict[str, Stream] = {}
+        self.left: dict[str, Stream] = {}
+        self.done = Counter[str]()
+        for name, source in {"s": S, "t": T}.items():
+            self.happen("register", name, source, None)
+
+    def happen(self, what: str, *given: Any) -> None:
+        """One event."""
+        if what == "epoch":
+            return self.run(*given)
+        name, plain = given[0], self.sessions["plain"]
+        known = name in self.queries
+        if known == (what == "register"):
+            return None
+        state = plain.query(name).state if known else ""
+        if what == "turn":
+            what = "stop" if state == "running" else "start"
+        elif what in ("replace", "change") and state != "running":
+            return None
+        named: dict[str, Any] = {}
+        if what == "register" and given[2] is not None:
+            named["consistency"] = plain.consistency.changed(emit=given[2])
+        if what == "change":
+            named["emit"] = given[1]
+        query = given[1] if what in ("register", "replace") else None
+        if not self.both(what, name, *([] if query is None else [query]), **named):
+            return None
+        self.done[what] += 1
+        if what == "remove":
+            del self.queries[name]
+        elif query is not None:
+            self.left[name] = self.queries.get(name, query)
+            self.queries[name] = query
+        return None
+
+    def both(self, what: str, *args: object, **named: object) -> bool:
+        """Let both do something; whether they did."""
+        told = {}
+        for which, session in self.sessions.items():
+            try:
+                getattr(session, what)(*args, **named)
+                told[which] = ""
+            except QueryError as error:
+                told[which] = re.sub(r"\d+ (?=\w)", "", str(error))  # operators have numbers in it
+            except Exception as error:
+                raise AssertionError(f"{which}: {what} {args[0]}: {traceback.format_exc(limit=-6)}") from error
+        assert len(set(told.values())) == 1, f"{what} {args[0]}: {told}"
+        return not any(told.values())
+
+    def run(self, epoch: dict[str, ElementBatch] | None) -> None:
+        """An epoch, None: the end, before which one session starts again."""
+        try:
+            self.restart()
+        except Exception as error:
+            raise AssertionError(f"restart: {traceback.format_exc(limit=-6)}") from error
+        said = {}
+        for which, session in self.sessions.items():
+            batches = session.close() if epoch is None else session.push(epoch)
+            said[which] = {name: texts(batch) for name, batch in batches.items()}
+        one, other = said.values()
+        wrong = [f"{name}: {one.get(name)} against {other.get(name)}" for name in one if one[name] != other.get(name)]
+        assert not wrong, "\n".join(wrong)
+        states = [session.queries() for session in self.sessions.values()]
+        assert states[0] == states[1]
+
+    def restart(self) -> None:
+        session = self.sessions["restarted"]
+        state = through_file(session.snapshot())  # which finishes what goes in slices
+        given: dict[str, Stream | tuple[Stream, Stream]] = {
+            name: (self.left[name], query) if session.is_replaced(name) else query
+            for name, query in self.queries.items()
+        }
+        self.sessions["restarted"] = Session(emit=self.emit)
+        self.sessions["restarted"].restore(state, given)
+
+
+def texts(batch: ElementBatch) -> list[str]:
+    return sorted(map(str, batch.elements()))
+
+
+def play(happens: Sequence[Event]) -> Counter[str]:
+    """Let it happen; an AssertionError says what is wrong.  Returns how often what was done."""
+    (_, emit), *others = happens
+    both = Both(emit)
+    for what, *given in others:
+        both.happen(what, *given)
+    both.run(None)
+    return both.done
+
+
+def run_once(seed: int) -> Counter[str]:
+    try:
+        return play(script(seed))
+    except AssertionError as wrong:
+        raise AssertionError(f"seed {seed}: {wrong}") from wrong
+
+
+# -- what happened, made short -----------------------------------------------------------------------------------------
+
+
+def shortened(happens: list[Event]) -> list[Event]:
+    """As few events as stay wrong in the same way."""
+    way = wrong(happens)
+    assert way, "it is right"
+    going = True
+    while going:
+        going = False
+        for at in range(len(happens) - 1, 0, -1):
+            fewer = [*happens[:at], *happens[at + 1 :]]
+            if wrong(fewer) == way:
+                happens, going = fewer, True
+    return happens
+
+
+def wrong(happens: Sequence[Event]) -> str:
+    try:
+        play(happens)
+    except AssertionError as error:
+        last = str(error).strip().splitlines()[-1]
+        return last[:40] if "Error" in last else "other"
+    return ""
+
+
+def told(event: Event) -> str:
+    what, *given = event
+    if what == "epoch":
+        batches = (f"{name}: {', '.join(map(str, batch.elements()))}" for name, batch in given[0].items())
+        return f"epoch {'; '.join(batches)}"
+    return f"{what} {' '.join(chr(10) + explain(each.node) if isinstance(each, Stream) else str(each) for each in given)}"
+
+
+def main(first: int, last: int) -> int:
+    counts, failed = Counter[str](), 0
+    for seed in range(first, last):
+        try:
+            counts += run_once(seed)
+        except AssertionError as wrong:
+            failed += 1
+            print(f"WRONG {wrong}", flush=True)
+    print(f"seeds {first} to {last - 1}: {failed} wrong; {dict(counts)}")
+    return failed
+
+
+if __name__ == "__main__":
+    if len(sys.argv) == 2:
+        short = shortened(script(int(sys.argv[1])))
+        print(*map(told, short), sep="\n")
+        play(short)
+    else:
+        sys.exit(bool(main(int(sys.argv[1]), int(sys.argv[2]))))
