@@ -2,7 +2,9 @@
 
 Queries are drawn on a few streams that they all read, at levels that say more or less; they join, leave, stop, start,
 are replaced and change their level, so that what is shared was placed by queries that have gone, in another order than
-that in which the restored session places it.  Both sessions say the same, element by element.
+that in which the restored session places it.  Both sessions say the same, element by element, but for promises about
+data that follow from others; and what each query has promised is what the definition says (`everwhen.reference`), from
+the instant on at which it was told to be right.
 
     cd tests; python -m engine.shared_sessions FIRST LAST     runs these seeds
     cd tests; python -m engine.shared_sessions SEED           makes what happened in a run as short as it stays wrong
@@ -14,31 +16,40 @@ import random
 import re
 import sys
 import traceback
-from typing import Any
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
 
 import everwhen as ew
 from engine.punctuated_session import some_history
 from everwhen.algebra.builder import Stream
 from everwhen.algebra.explain import explain
+from everwhen.core.time import NEVER
 from everwhen.engine.session.session import Session
-from everwhen.errors import QueryError
+from everwhen.errors import InputError, QueryError
+from everwhen.reference import evaluate
+from everwhen.rewrite.driver import rewrite
+from everwhen.stream.element import Cti, Element, Punct
 from everwhen.stream.element_batch import ElementBatch
-from operators.differential import EMITS, SCHEMA, epochs, streams_of
+from everwhen.stream.history import History
+from everwhen.testing import assert_valid
+from operators.differential import EMITS, FIRST, LAST, SCHEMA, comparable, epochs, sources, streams_of
 from operators.punctuated import punctuated
-from plans import COLUMNS, S, col
+from plans import S, T, col
 from state_files import through_file
 
-T = ew.source("T", COLUMNS, keys="k")
-SESSIONS = "SELECT k, window_start, window_end FROM SESSION(TABLE A PARTITION BY k, 3) GROUP BY k, window_start, window_end"
+INSTANTS = T.group_by("k").agg(x=ew.max("x")).istream()
+SESSIONS = (
+    "SELECT k, window_start, window_end FROM SESSION(TABLE A PARTITION BY k, 3) GROUP BY k, window_start, window_end"
+)
 
 
 def bases(rng: random.Random) -> list[Stream]:
     """Streams of the columns k and x that queries read."""
     window, groups = S.range(4), S.lifetime(length=4).group_by("k").agg(x=ew.max("x"))
     found = [
-        S, T, window, groups, S.distinct(), S.select("k", "x").coalesce(), T.istream(), S.union(T), S.rows(2),
+        S, T, window, groups, S.distinct(), S.select("k", "x").coalesce(), INSTANTS, S.union(T), S.rows(2),
         S.lifetime(length=5).union(T.lifetime(length=3)), S.except_(T), S.join(T, on="k", how="anti"), S.dstream(),
         S.range(3).group_by("k").agg(x=ew.sum("x")), S.distinct().coalesce(),
     ]  # fmt: skip
@@ -62,8 +73,8 @@ def some_query(rng: random.Random, known: list[Stream]) -> Stream:
         "minus": lambda: a.difference(b),
         "except": lambda: a.except_(b),
         "join": lambda: a.join(b, on="k").select("k", "x"),
-        "join of keys": lambda: a.join(T.istream(), on="k").select("k", "x"),
-        "reads a group": lambda: a.group_by("k").agg(x=ew.max("x")).join(T.istream(), on="k").select("k", "x"),
+        "join of keys": lambda: a.join(INSTANTS, on="k").select("k", "x"),
+        "reads a group": lambda: a.group_by("k").agg(x=ew.max("x")).join(INSTANTS, on="k").select("k", "x"),
         "semi": lambda: a.join(b, on="k", how="semi"),
         "anti": lambda: a.join(b, on="k", how="anti"),
         "anti where": lambda: a.join(b, where=col("x") < col("x_right"), how="anti"),
@@ -75,10 +86,6 @@ def some_query(rng: random.Random, known: list[Stream]) -> Stream:
         "split": lambda: a.split(2),
     }
     return made[rng.choice(sorted(made))]()
-
-
-def texts(found: dict[str, ElementBatch]) -> dict[str, list[str]]:
-    return {name: sorted(map(str, batch.elements())) for name, batch in found.items()}
 
 
 Event = tuple[Any, ...]
@@ -116,8 +123,10 @@ def some_change(rng: random.Random, known: list[Stream], names: list[str]) -> li
         return [("turn", name)]
     if draw < 0.78:
         return [("remove", name)]
-    if draw < 0.9:
+    if draw < 0.86:
         return [("replace", name, query)]
+    if draw < 0.92:
+        return [("migrate", name)]
     return [("change", name, rng.choice(EMITS))]
 
 
@@ -129,6 +138,8 @@ class Both:
         self.sessions = {"plain": Session(emit=emit), "restarted": Session(emit=emit)}
         self.queries: dict[str, Stream] = {}
         self.left: dict[str, Stream] = {}
+        self.heard: dict[str, Heard] = {}
+        self.past: list[Heard] = []
         self.done = Counter[str]()
         for name, source in {"s": S, "t": T}.items():
             self.happen("register", name, source, None)
@@ -144,7 +155,7 @@ class Both:
         state = plain.query(name).state if known else ""
         if what == "turn":
             what = "stop" if state == "running" else "start"
-        elif what in ("replace", "change") and state != "running":
+        elif what in ("replace", "migrate", "change") and state != "running":
             return None
         named: dict[str, Any] = {}
         if what == "register" and given[2] is not None:
@@ -152,9 +163,18 @@ class Both:
         if what == "change":
             named["emit"] = given[1]
         query = given[1] if what in ("register", "replace") else None
+        if what == "migrate":
+            query = Stream(rewrite(self.queries[name].node).node)
         if not self.both(what, name, *([] if query is None else [query]), **named):
             return None
         self.done[what] += 1
+        if what in ("stop", "remove") and name in self.heard:
+            self.past.append(self.heard.pop(name))
+        if what in ("start", "register"):
+            now = query or self.queries[name]
+            self.heard[name] = Heard(f"{name}, {self.done}", plain.query(name).valid_from, [(NEVER, now)])
+        if what == "replace":
+            self.heard[name].told.append((self.at, query))
         if what == "remove":
             del self.queries[name]
         elif query is not None:
@@ -167,7 +187,7 @@ class Both:
         told = {}
         for which, session in self.sessions.items():
             try:
-                getattr(session, what)(*args, **named)
+                self.at = getattr(session, what)(*args, **named)
                 told[which] = ""
             except QueryError as error:
                 told[which] = re.sub(r"\d+ (?=\w)", "", str(error))  # operators have numbers in it
@@ -186,8 +206,15 @@ class Both:
         for which, session in self.sessions.items():
             batches = session.close() if epoch is None else session.push(epoch)
             said[which] = {name: texts(batch) for name, batch in batches.items()}
+            if which == "plain":
+                for name, batch in batches.items():
+                    self.heard[name].said += batch.elements()
         one, other = said.values()
-        wrong = [f"{name}: {one.get(name)} against {other.get(name)}" for name in one if one[name] != other.get(name)]
+        wrong = [
+            f"{name}: only the first says {one[name] - other[name]}, only the other {other[name] - one[name]}"
+            for name in one
+            if one[name] != other[name]
+        ]
         assert not wrong, "\n".join(wrong)
         states = [session.queries() for session in self.sessions.values()]
         assert states[0] == states[1]
@@ -203,8 +230,29 @@ class Both:
         self.sessions["restarted"].restore(state, given)
 
 
-def texts(batch: ElementBatch) -> list[str]:
-    return sorted(map(str, batch.elements()))
+@dataclass
+class Heard:
+    """What a query has said since it was started.  `told`: from which instant on it is which query."""
+
+    name: str
+    valid_from: int
+    told: list[tuple[int, Stream]]
+    said: list[Element] = field(default_factory=list)
+
+    def check(self, given: Mapping[str, History]) -> None:
+        assert_valid(self.said)
+        promised = max((each.t for each in self.said if isinstance(each, Cti)), default=NEVER)
+        answers = [(at, evaluate(q.node, {n: given[n] for n in sources(q)})) for at, q in self.told]
+        heard = History.of(self.said, self.told[0][1].schema)
+        for t in range(max(FIRST, self.valid_from), min(LAST, promised)):
+            right = comparable(next(answer for at, answer in reversed(answers) if at <= t).at(t))
+            got = comparable(heard.snapshot(t))
+            assert got == right, f"{self.name} at {t}: {dict(right - got)} is missing, {dict(got - right)} is too much"
+
+
+def texts(batch: ElementBatch) -> Counter[str]:
+    """What it says, but for promises about data: a restart keeps none that follow from others."""
+    return Counter(str(each) for each in batch.elements() if not isinstance(each, Punct))
 
 
 def play(happens: Sequence[Event]) -> Counter[str]:
@@ -214,6 +262,10 @@ def play(happens: Sequence[Event]) -> Counter[str]:
     for what, *given in others:
         both.happen(what, *given)
     both.run(None)
+    epochs = [given[0] for what, *given in others if what == "epoch"]
+    told = {name: [each for epoch in epochs if name in epoch for each in epoch[name].elements()] for name in ("S", "T")}
+    for each in (*both.past, *both.heard.values()):
+        each.check({name: History.of(said, SCHEMA) for name, said in told.items()})
     return both.done
 
 
@@ -247,6 +299,8 @@ def wrong(happens: Sequence[Event]) -> str:
     except AssertionError as error:
         last = str(error).strip().splitlines()[-1]
         return last[:40] if "Error" in last else "other"
+    except InputError:  # of what is left the streams are not legal
+        return ""
     return ""
 
 
@@ -255,7 +309,9 @@ def told(event: Event) -> str:
     if what == "epoch":
         batches = (f"{name}: {', '.join(map(str, batch.elements()))}" for name, batch in given[0].items())
         return f"epoch {'; '.join(batches)}"
-    return f"{what} {' '.join(chr(10) + explain(each.node) if isinstance(each, Stream) else str(each) for each in given)}"
+    return (
+        f"{what} {' '.join(chr(10) + explain(each.node) if isinstance(each, Stream) else str(each) for each in given)}"
+    )
 
 
 def main(first: int, last: int) -> int:

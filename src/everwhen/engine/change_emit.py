@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 
 from everwhen.core.emit import Emit
-from everwhen.engine.node import OperatorNode
+from everwhen.engine.node import OperatorNode, cut
 from everwhen.operators.ingress.pipeline import SourcePipeline
 from everwhen.plan.physical import Port
 from everwhen.rows.changes import Changes, concat
@@ -39,7 +39,7 @@ def flush_suppressed(
         operator, ports = node.placed.operator, node.placed.inputs
         own = node.emitting(below_others(emit))
         if any(port.operator in news for port in ports):
-            given = [news.get(port.operator) or nothing(port) for port in ports]
+            given = [cut(news.get(port.operator) or nothing(port), node.since) for port in ports]
             changes = operator.step(given, node.frontiers, node.tau).changes
             own = changes if own is None else concat(own, changes)
         if own is not None and len(own):

@@ -343,7 +343,7 @@ class FixedDataflow:
         results = {}
         for name, output in self.flow.outputs.items():
             changes = news.get(output.port.operator) or self._nothing(output.port)
-            results[name] = output.encode(changes, self.tau, Frontier(output.encoder.cti))
+            results[name] = output.encode(cut(changes, output.since), self.tau, Frontier(output.encoder.cti))
         handed = {each.name: news[each.port.operator] for each in self.plan.handed if each.port.operator in news}
         return results, handed
 

@@ -18,6 +18,7 @@ from everwhen.core.emit import Emit
 from everwhen.core.punctuation import Frontier
 from everwhen.core.time import INF, NEVER
 from everwhen.engine.change_emit import Standing
+from everwhen.engine.node import cut
 from everwhen.operators.contract import Output, StateSize
 from everwhen.operators.net import netted
 from everwhen.operators.output.changelog import ChangelogEncoder, EventChangelogEncoder
@@ -59,7 +60,7 @@ class OutputPort:
 
     def hear(self, given: tuple[Output, int], old: tuple[Output, int] | None = None) -> ElementBatch:
         """What it says in an epoch: each of its ports with its largest start."""
-        return self.encode(given[0].changes, given[1], given[0].frontier)
+        return self.encode(cut(given[0].changes, self.since), given[1], given[0].frontier)
 
     @property
     def ahead(self) -> int:

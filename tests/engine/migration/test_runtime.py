@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import pytest
 
 import everwhen as ew
+from engine.migration import replaced_runs
 from engine.migration.migrated_runs import Counts, run_once
 from everwhen.engine.local import LocalRuntime
 from everwhen.engine.session import network
@@ -49,6 +51,21 @@ def test_random_migrations_are_exact(part: int) -> None:
     for seed in range(part * 10, part * 10 + 10):
         run_once(seed, counts)
     assert counts.migrations > 5 and counts.restarts > 5
+
+
+@pytest.mark.parametrize("part", range(3))
+def test_random_replacements_are_exact(part: int) -> None:
+    counts = Counter[str]()
+    for seed in range(part * 8, part * 8 + 8):
+        replaced_runs.run_once(seed, counts)
+    assert min(counts["replaced"], counts["restarts"]) > 2
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("part", range(50))
+def test_five_thousand_random_replacements_are_exact(part: int) -> None:
+    for seed in range(1000 + part * 100, 1100 + part * 100):
+        replaced_runs.run_once(seed, Counter())
 
 
 @pytest.mark.slow
@@ -227,6 +244,21 @@ def test_a_runtime_that_goes_over_is_restored_with_the_query_that_it_left() -> N
     with pytest.raises(QueryError, match="nothing was replaced"):
         LocalRuntime(EARLY).restore(again.snapshot(), replaced=LATE)
     assert said(third.close()["out"]) == said(runtime.close()["out"])
+
+
+def test_what_comes_for_instants_before_the_switch_is_not_said_after_a_restart() -> None:
+    """The old plan had promised more than its source, whose rows may still change there."""
+    old, new = S.range(6, 2).group_by("k").agg(v=ew.max("v")), S.select("k", "v")
+    runtime = LocalRuntime(old, emit="all")
+    heard = [*runtime.push({"S": of_s(Insert(0, 9, {"k": 1, "v": 1}), Cti(0))})["out"].elements()]
+    assert runtime.replace(new).at == 1
+    state, runtime = through_file(runtime.snapshot()), LocalRuntime(new, emit="all")
+    runtime.restore(state)
+    heard += runtime.push({"S": of_s(Adjust(0, 9, 5, {"k": 1, "v": 1}))})["out"].elements()
+    heard += runtime.push({"S": of_s(Adjust(0, 5, 0, {"k": 1, "v": 1}))})["out"].elements()
+    heard += runtime.close()["out"].elements()
+    assert_valid(heard)
+    assert [str(each) for each in heard[-2:]] == ["adjust [1, 5 -> 1) k=1 v=1", "cti ∞"]
 
 
 def test_what_was_skipped_is_not_taken_for_known() -> None:

@@ -95,7 +95,8 @@ class Network:
         before that which the outlet says from now on.
 
         `levels` tells of each source of the plan what it is and what stands before it.  `over`: build it on operators
-        of another policy, or of its own; by default on those that run, if they say more.  If the plan is refused, nothing has changed.
+        of another policy, or of its own; by default on those that run, if they say more.  If the plan is refused,
+        nothing has changed.
         """
         if exit in self.outlets:
             outlet = self.outlets[exit]

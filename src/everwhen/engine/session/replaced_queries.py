@@ -131,11 +131,14 @@ class ReplacedQueries(SessionQueries):
         """Let a query that has replaced another one run as a new one of its plan would, and be shared again; whether
         something has changed.  It is tried now and then, until what was said during the cutover allows it.
 
-        One whose last filters are operators keeps them: what it has said is known behind the filters only.
+        One whose last filters are operators keeps them: what it has said is known behind the filters only.  One that
+        was moved to another policy stays as it is: a new one would not say what that policy does.
         """
         assert entry.exit is not None, "it runs"
         (top, emit), network = entry.exit, self._network
         outlet, lowering = network.outlets[entry.exit], network.lowering(emit)
+        if outlet.moved:  # its operators say what another policy does
+            return False
         if outlet.delay > 0 or (entry.split and not outlet.rows):
             outlet.delay = max(outlet.delay - 1, 0)
             return False

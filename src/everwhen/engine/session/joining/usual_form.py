@@ -27,7 +27,7 @@ from everwhen.operators.output.changelog import ChangelogEncoder, EventChangelog
 from everwhen.operators.output.group_changelog import GroupChangelogEncoder
 from everwhen.operators.signed_bag import after
 from everwhen.plan.lower import Lowering
-from everwhen.plan.physical import Port, Sink
+from everwhen.plan.physical import Sink
 from everwhen.rows.changes import Changes, concat
 
 _LONGEST = 1023
@@ -91,9 +91,9 @@ def rename(lowering: Lowering, old: Node, new: Node) -> bool:
     placed = lowering._placed
     if any(found is new for found, _ in placed.values()):
         return False
-    for (_, *form), (node, port) in list(placed.items()):
+    for (_, form, top, told), (node, port) in list(placed.items()):
         if node is old:
-            placed[id(new), *form] = new, port
+            placed[id(new), form, top, told] = new, port
     return True
 
 
