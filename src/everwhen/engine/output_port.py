@@ -60,7 +60,8 @@ class OutputPort:
 
     def hear(self, given: tuple[Output, int], old: tuple[Output, int] | None = None) -> ElementBatch:
         """What it says in an epoch: each of its ports with its largest start."""
-        return self.encode(cut(given[0].changes, self.since), given[1], given[0].frontier)
+        changes = given[0].changes if self.since == NEVER else cut(given[0].changes, self.since)
+        return self.encode(changes, given[1], given[0].frontier)
 
     @property
     def ahead(self) -> int:

@@ -214,10 +214,11 @@ class SharedOutput(OutputPort):
 
     def snapshot(self) -> dict[str, Any]:
         new = None if self.cutover is None or self.cutover.new is None else self.cutover.new.snapshot()
-        return super().snapshot() | {"new": new}
+        return super().snapshot() | {"new": new, "put_off": (self.patience, self.delay)}
 
     def restore(self, state: Mapping[str, Any]) -> None:
         super().restore(state)
+        self.patience, self.delay = state.get("put_off", (0, 0))
         if self.cutover is not None and state.get("new") is not None:
             self.cutover = replace(self.cutover, new=SignedBag(self.encoder.codec))
             assert self.cutover.new is not None
