@@ -1,8 +1,9 @@
 """The state of a session as plain data, and a session that goes on from it.
 
 Plans are not part of it (they may hold Python functions): who restores a session gives its queries again.  An operator
-is found by its place in a plan, the query's name and the position below its output, so numbers need not be the same;
-of queries that share it, one tells.  What is restored goes on as if nothing had happened.
+is found by its stable name (`plan/names.py`), so numbers need not be the same, nor the order in which queries came; of
+queries that share it, one tells.  Of operators of one name the first is that of the first query.  What is restored goes
+on as if nothing had happened.
 """
 
 from __future__ import annotations
