@@ -83,10 +83,19 @@ def some_query(rng: random.Random, known: list[Stream]) -> Stream:
         "full": lambda: a.join(b, on={"k": "k"}, how="full").select("k", "x"),
         "coalesce": lambda: a.coalesce(),
         "sessions": lambda: ew.sql(SESSIONS, {"A": a}).select("k", x=col("window_end")),
+        "sessions beside": lambda: beside(a, b, known),
         "levels": lambda: a.coalesce().lifetime(length=3),
         "split": lambda: a.split(2),
     }
     return made[rng.choice(sorted(made))]()
+
+
+def beside(a: Stream, b: Stream, known: list[Stream]) -> Stream:
+    """A stream that is read by sessions, which tell ends, and by something else, which others may read as well."""
+    pairs = a.join(b, on="k").select("k", "x")
+    known.append(pairs)
+    sessions = ew.sql(SESSIONS, {"A": a}).select("k", w=col("window_end"))
+    return pairs.join(sessions, on="k").select("k", "x")
 
 
 Event = tuple[Any, ...]

@@ -67,6 +67,26 @@ def test_ends_that_are_told_are_those_of_rows_that_others_hear_clipped() -> None
         assert said(alone.push(epoch))["sessions"] == said(beside.push(epoch))["sessions"]
 
 
+@pytest.mark.parametrize("emit", ["current", "final", "ended", "all"])
+def test_what_is_told_below_is_of_no_concern_to_who_reads_what_is_above(emit: str) -> None:
+    """Two queries read the same join; in one of them sessions tell the ends of what it joins."""
+    rest = S.except_(T)
+    pairs = rest.join(S.lifetime(length=20).select("k"), on="k").select("k", "x")
+    first = pairs.join(ew.sql(SESSIONS, {"A": rest}).select("k", w=col("window_end")), on="k")
+    alone, beside = Session(emit=emit), Session(emit=emit)
+    beside.register("first", first)
+    for session in (alone, beside):
+        session.register("q", pairs)
+    given = {("S", 0): Insert(0, 8, {"k": "a", "x": 1}), ("T", 1): Insert(1, 4, {"k": "a", "x": 1})}
+    for t in range(10):
+        new = {name: [each] if (each := given.get((name, t))) else [] for name in "ST"}
+        epoch = {name: batch_of([*found, Cti(t)], S.schema, name) for name, found in new.items()}
+        assert said(alone.push(epoch))["q"] == said(beside.push(epoch))["q"]
+        if t == 5:
+            beside.remove("first")
+            beside = restored(beside, {"q": pairs})
+
+
 def test_a_query_that_has_gone_leaves_no_name_behind() -> None:
     groups = S.lifetime(length=4).group_by("k").agg(x=MAX)
     instants = T.group_by("k").agg(x=MAX).istream()

@@ -205,3 +205,27 @@ def test_a_plan_that_needs_all_of_the_past_is_named() -> None:
         with pytest.raises(QueryError, match=f"no instant is known.*'?{name}"):
             exact_from(Partitions(query.node, 1, "current").plan, Emit.CURRENT, known)
     assert exact_from(Partitions(S.range(4).node, 1, "current").plan, Emit.CURRENT, known) >= 8
+
+
+@pytest.mark.parametrize("first", ["current", "ended", "all"])
+@pytest.mark.parametrize("name", ["filter and map", "count", "distinct"])
+@pytest.mark.parametrize("over", [False, True])
+def test_what_took_over_and_is_then_moved_to_final_knows_its_events_from_the_switch_on(
+    name: str, first: str, over: bool
+) -> None:
+    """They were said from there on, though the source has them from before."""
+    row = {"k": 1, "v": 1}
+
+    def batch(*elements: Element) -> dict[str, ElementBatch]:
+        return {"S": batch_of(list(elements), S.schema, "S")}
+
+    partitions = Partitions(plans()[name].node, 1, first)
+    partitions.span = AnswerSpan(10, INF, INF if over else 10)
+    heard = list(partitions.push(batch(Insert(0, 50, row), Cti(5))))
+    partitions.emit = Emit.FINAL
+    heard += partitions.push(batch(Cti(12)))
+    heard += partitions.push(batch(Adjust(0, 50, 20, row), Cti(14)))
+    partitions.span = AnswerSpan(10, INF, INF)
+    heard += partitions.push(batch(Cti(60)))
+    assert_valid(heard)
+    assert min(each.vs for each in heard if isinstance(each, Insert)) == 10

@@ -93,8 +93,9 @@ def lower(
     )
 
 
-PlaceKey = tuple[int, str, bool, bool]
-"""Of which node, in which form, facing the sink or not, and whether its ends are told in columns above."""
+PlaceKey = tuple[int, str, bool, frozenset[int]]
+"""Of which node, in which form, facing the sink or not, and which nodes of its plan, if any, tell more than they else
+would because their ends are told in columns above: the topmost, as all below them do."""
 
 
 @dataclass
@@ -113,7 +114,7 @@ class Lowering:
     first: bool = True
     _numbers: Iterator[int] = field(default_factory=count)
     _placed: dict[PlaceKey, tuple[n.Node, Port]] = field(default_factory=dict)
-    _told: frozenset[int] = frozenset()  # the nodes of the plan that is lowered whose ends are told in columns above
+    _told: dict[int, frozenset[int]] = field(default_factory=dict)  # by nodes of the plan that is lowered: see PlaceKey
     _at: tuple[n.Node, str, bool] | None = None  # the node that is being lowered, in which form
 
     # -- placing ------------------------------------------------------------------------------------------------
@@ -152,8 +153,14 @@ class Lowering:
 
     def _begin(self, root: n.Node) -> None:
         self._at = root, "sink", True
+        self._told = {}
+        if self.emit in (Emit.ALL, Emit.ENDED):  # below the sink all is said anyway
+            return
         stamped = [each.input for each in n.walk(root) if isinstance(each, n.Stamp) and each.end is not None]
-        self._told = frozenset(id(each) for each in n.walk(*stamped))
+        told = {id(each) for each in n.walk(*stamped)}
+        for each in n.walk(root) if told else ():
+            below = frozenset[int]().union(*(self._told[id(child)] for child in each.inputs))
+            self._told[id(each)] = frozenset([id(each)]) if id(each) in told and heeds_policy(each) else below
 
     def hand(self, name: str, node: n.Node, top: bool) -> Handed:
         self._begin(node)
@@ -169,7 +176,7 @@ class Lowering:
     def _clipped_last(self, node: n.Node) -> Port:
         codec = self.codec(node.schema)
         clip = partial(self.clipped, codec=codec, policy=self.policy(node, True))
-        return self._once(node, "clip", True, lambda: clip(self.lower(node, "segments")))
+        return self._once(node, "sink", True, lambda: clip(self.lower(node, "segments")))
 
     def _encoder(self, node: n.Node, codec: RowCodec, ordered: bool) -> ChangelogEncoder | GroupChangelogEncoder:
         return (
@@ -203,7 +210,7 @@ class Lowering:
         """In `current`, only what faces the sink says an open piece without an end: operators above need to know how
         far it reaches.  In `ended`, only what faces the sink clips: to an operator above, what is not yet said would
         look like an end."""
-        if self._is_told(node):  # an end that is clipped would be told as the end
+        if not top and id(node) in self._told.get(id(node), ()):  # an end that is clipped would be told as the end
             return EVERYTHING
         if self.circulating and any(isinstance(x, n.Exchange) and x.name in self.circulating for x in n.walk(node)):
             return EVERYTHING
@@ -211,12 +218,9 @@ class Lowering:
             return Policy(Emit.ENDED, moves=moves(node)) if top else EVERYTHING
         return Policy(self.emit, open_end=top)
 
-    def _is_told(self, node: n.Node) -> bool:
-        return id(node) in self._told and heeds_policy(node)
-
     def _once(self, node: n.Node, form: str, top: bool, place: Callable[[], Port]) -> Port:
         """The port of what is placed for a node in a form, which is placed when it is first asked for."""
-        key = (id(node), form, top, self._is_told(node))
+        key = (id(node), form, top, self._told.get(id(node), frozenset[int]()))
         if key not in self._placed:
             outer, self._at = self._at, (node, form, top)
             self._placed[key] = node, place()  # the node is kept with its place: another one may not get its id
@@ -349,7 +353,7 @@ class Lowering:
         return self.place("lmerge", merge, *ports)
 
     def _loop(self, node: n.Fixpoint) -> Port:
-        """The loop itself, which says all it knows: once, whoever reads it in whatever form."""
+        """The loop itself, which says all it knows: once for all who read it, in whatever form, if its inputs are one."""
 
         def placed() -> Port:
             operator, plan = loop_operator(node, self.pool, _lower_body)

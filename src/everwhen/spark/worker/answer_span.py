@@ -28,6 +28,7 @@ from everwhen.engine.output_port import OutputPort, by_rows
 from everwhen.operators.output.changelog import ChangelogEncoder, EventChangelogEncoder
 from everwhen.operators.output.emit_filter import EmitFilter
 from everwhen.operators.signed_bag import after, before
+from everwhen.plan.physical import Port
 from everwhen.rows.changes import Changes, concat, no_changes
 from everwhen.stream.element_batch import ElementBatch
 
@@ -59,6 +60,15 @@ class SpanOutput(OutputPort):
         if self.span.until < INF:
             changes = before(changes, self.span.until)
         return super().encode(changes, tau, Frontier(min(frontier.time, self.span.cap), frontier.promises))
+
+    def change_emit(self, emit: Emit, standing: Standing) -> None:
+        """Events that began before the span were said from its start on."""
+
+        def spanned(port: Port) -> Changes | None:
+            found = standing(port)
+            return None if found is None else before(cut(found, self.span.since), self.span.until)
+
+        super().change_emit(emit, spanned if isinstance(self.encoder, EventChangelogEncoder) else standing)
 
     def stop_at(self, t: int, said: Changes) -> ElementBatch:
         """Say nothing from an instant on, and take back what was said of it."""
