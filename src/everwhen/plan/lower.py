@@ -353,7 +353,7 @@ class Lowering:
         return self.place("lmerge", merge, *ports)
 
     def _loop(self, node: n.Fixpoint) -> Port:
-        """The loop itself, which says all it knows: once for all who read it, in whatever form, if its inputs are one."""
+        """The loop itself, which says all it knows: once for all, in whatever form, whose ends are told alike."""
 
         def placed() -> Port:
             operator, plan = loop_operator(node, self.pool, _lower_body)
