@@ -94,9 +94,8 @@ class Network:
         """Let a plan run that ends in an outlet: the instant from which on its answer is right, and what must be heard
         before that which the outlet says from now on.
 
-        `levels` tells of each source of the plan what it is and what stands before it.  `over`: build it on operators
-        of another policy, or of its own; by default on those that run, if they say more.  If the plan is refused,
-        nothing has changed.
+        `levels` tells of each source of the plan what it is and what stands before it.  `over`: the policy of the
+        operators; by default of those that run, if they say more.  If the plan is refused, nothing has changed.
         """
         if exit in self.outlets:
             outlet = self.outlets[exit]
