@@ -8,10 +8,12 @@ from pathlib import Path
 import pytest
 
 import everwhen as ew
-from cli.test_replan import JOIN, SUMS, Capture, Desk, Stopped
+from cli.test_replan import JOIN, SCHEMA, SUMS, Capture, Desk, Stopped
 from cli.test_replan_follow import Killed, Live
 from everwhen.engine.files import run as files_run
 from everwhen.engine.files.live import run as live_run
+from everwhen.stream.history import History
+from everwhen.testing import assert_valid
 
 OLD, NEW, THIRD = SUMS.format(0), SUMS.format(2), SUMS.format(3)
 BEGINS = "nothing was saved yet: the new text counts from the beginning"
@@ -127,6 +129,74 @@ def test_a_text_that_is_killed_between_the_two_notes(either: Ended | Followed) -
         either.go(NEW, *MIGRATE)
     status, told = either.go(THIRD, *MIGRATE)
     assert status == 0 and "the new text counts from" in told
+
+
+def test_back_and_forth_between_texts(either: Ended | Followed) -> None:
+    """The text of the state stays in the checkpoint, whoever is killed where."""
+    from everwhen.engine.files import checkpoint_texts
+
+    def killed(*_: object) -> None:
+        raise either.stop
+
+    begun(either)
+    either.killed_before_a_state(NEW)
+    with either.patch.context() as patch:
+        patch.setattr(checkpoint_texts, "note_run", killed)
+        either.go(OLD, *MIGRATE)
+    either.killed_before_a_state(NEW)
+    assert either.go(NEW)[0] == 0
+
+
+def test_a_new_checkpoint_is_killed_between_its_notes(either: Ended | Followed) -> None:
+    """Nothing was saved, so any text may begin."""
+    from everwhen.engine.files import checkpoint
+
+    def killed(path: Path, found: object) -> None:
+        if path.name == "run.json":
+            raise either.stop
+        write(path, found)  # type: ignore[arg-type]
+
+    write = checkpoint.write_json
+    with either.patch.context() as patch:
+        patch.setattr(checkpoint, "write_json", killed)
+        either.go(OLD)
+    expected = either.answer(NEW)
+    status, told = either.go(NEW, *MIGRATE)
+    assert status == 0 and BEGINS in told
+    assert sorted(map(str, either.all_said())) == sorted(map(str, expected))
+
+
+@pytest.mark.parametrize("emit", ["current", "final"])
+@pytest.mark.parametrize("until", [2, 4, 5, 6, 8])
+def test_repeated_changes_of_plan_are_of_the_old_text(live: Followed, until: int, emit: str) -> None:
+    """Nothing was saved, so the steps of the old text are repeated, with the plans that took turns in them."""
+    text = "SELECT 1 AS k, COUNT(*) AS x, SUM(x) * {} AS y FROM A WINDOW(RANGE 15) WHERE x >= 0"
+    options = ("--emit", emit)
+    before, after = (live.answer(text.format(times), *options) for times in (1, 2))
+    live.saves = False
+    assert live.go(text.format(1), "--replan-every", "2", *options, until=until)[0] == -1
+    status, told = live.go(text.format(2), *MIGRATE, *options)
+    if status:
+        assert status == 2 and "without --replan-every, until that is done, then --migrate" in told
+        return
+    said = live.all_said()
+    assert_valid(said)
+    at = int(told.split("the new text counts from ")[1].split()[0])
+    heard, old, new = (History.of(each, SCHEMA) for each in (said, before, after))
+    wrong = [t for t in range(140) if heard.snapshot(t) != (old if t < at else new).snapshot(t)]
+    assert not wrong
+
+
+@pytest.mark.parametrize("left", ["", "[1]", None])
+def test_who_asks_the_same_does_without_the_text(either: Ended | Followed, left: str | None) -> None:
+    path = begun(either) / "query.json"
+    if left is None:
+        path.unlink()
+    else:
+        path.write_text(left)
+    assert either.go(OLD, until=6)[0] == -1
+    assert json.loads(path.read_text())["text"] == OLD, "it is written anew"
+    assert either.go(NEW, *MIGRATE)[0] == 0
 
 
 @pytest.mark.parametrize("left", ["", '{"query": "Sou', "[1]", '{"query": "", "text": "", "before": 5}', None])

@@ -72,7 +72,7 @@ def replans_of(options: argparse.Namespace, found: Compiled, query: Stream) -> R
     from everwhen.engine.files.checkpoint_texts import stored_texts
     from everwhen.engine.files.replans import Replans
 
-    texts = [] if options.checkpoint is None else stored_texts(options.checkpoint)
+    texts = [] if options.checkpoint is None else stored_texts(options.checkpoint, options.migrate)
     stored = [_stored(text, found, options, text is texts[0]) for text in texts if text != found.text]
     forms = _forms(found.logical, found.text, options.no_optimize)
     known = [each for each in stored if each is not None]

@@ -262,8 +262,15 @@ def agree(place: Path, identity: Mapping[str, str], free: Sequence[str] = ()) ->
 
 def note_run(place: Path, identity: Mapping[str, str]) -> None:
     """Note what is run."""
-    with whole_file(place / "run.json") as part:
-        part.write_text(json.dumps({"format": _FORMAT, "version": _version(), **identity}, indent=1), encoding="utf-8")
+    write_json(place / "run.json", {"format": _FORMAT, "version": _version(), **identity})
+
+
+def write_json(path: Path, found: Mapping[str, Any]) -> None:
+    """Write a small file whole, and onto the disk: a state that follows is of no use without it."""
+    with whole_file(path) as part, open(part, "w", encoding="utf-8") as file:
+        json.dump(found, file, indent=1)
+        file.flush()
+        os.fsync(file.fileno())
 
 
 def finished(place: Path) -> QueryError:

@@ -16,17 +16,17 @@ from pathlib import Path
 from typing import Any, Final
 
 from everwhen.algebra.explain import explain
-from everwhen.engine.files.checkpoint import agree, belongs_to, note_run
+from everwhen.engine.files.checkpoint import agree, belongs_to, note_run, write_json
 from everwhen.engine.files.query_forms import QueryForms
 from everwhen.errors import QueryError, StateError
-from everwhen.storage.atomic_file import whole_file
 
 _NAME: Final = "query.json"
 
 
-def stored_texts(place: str | Path) -> list[str]:
-    """The texts of the queries of a checkpoint, the present one first; those that have none are left out."""
-    found = _stored(Path(place))
+def stored_texts(place: str | Path, needed: bool = True) -> list[str]:
+    """The texts of the queries of a checkpoint, the present one first; those that have none are left out.  StateError:
+    they are `needed`, and cannot be read."""
+    found = _stored(Path(place), needed)
     return [each["text"] for each in (found, found.get("before")) if each and each["text"]]
 
 
@@ -63,10 +63,16 @@ class Claim:
 
     def begin(self, place: Path) -> None:
         """The same, and the text is noted."""
+        found, mine = _stored(place, self.migrate), _told(self.forms)
+        if not (place / "run.json").exists():
+            _note(place, {**mine, "before": None})
+            self.require(place)
+            return
         self.require(place)
-        found = _stored(place)
         if not self.goes_over(place) and found.get("text") != self.forms.text:
-            _note(place, {**_told(self.forms), "before": found.get("before")})
+            last = {each: found[each] for each in mine} if found else None
+            is_mine = last is None or last["query"] == mine["query"]
+            _note(place, {**mine, "before": found.get("before") if is_mine else last})
 
     def confirm(self, place: Path) -> None:
         """The query has taken over: the checkpoint is its own from now on."""
@@ -87,11 +93,10 @@ def _told(forms: QueryForms) -> dict[str, str]:
 
 
 def _note(place: Path, found: Mapping[str, Any]) -> None:
-    with whole_file(place / _NAME) as part:
-        part.write_text(json.dumps(found, indent=1), encoding="utf-8")
+    write_json(place / _NAME, found)
 
 
-def _stored(place: Path) -> dict[str, Any]:
+def _stored(place: Path, needed: bool) -> dict[str, Any]:
     path = place / _NAME
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
@@ -100,9 +105,11 @@ def _stored(place: Path) -> dict[str, Any]:
     except FileNotFoundError:
         return {}
     except (OSError, ValueError, RecursionError) as bad:
+        if not needed:  # whoever has the same text can do without, and writes it anew
+            return {}
         raise StateError(f"{path} cannot be read: {bad}; restore it, or take a new directory") from None
     return dict(found)
 
 
 def _has_text(found: Any) -> bool:
-    return isinstance(found, dict) and isinstance(found.get("text"), str)
+    return isinstance(found, dict) and isinstance(found.get("text"), str) and isinstance(found.get("query"), str)

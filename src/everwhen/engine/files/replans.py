@@ -83,17 +83,18 @@ class Replans:
         return None
 
     def go_over(self, runtime: LocalRuntime, name: str) -> bool:
-        """To another plan of the same query, if it can join; whether it does."""
-        if runtime.migrating is not None or self.forms.plans[name] is self.now:
+        """To another plan of the query that runs, if it can join; whether it does."""
+        plan = self.runs.plans.get(name)
+        if plan is None or plan is self.now or runtime.migrating is not None:
             return False
         try:
-            runtime.migrate(self.forms.plans[name])
+            runtime.migrate(plan)
         except QueryError as refused:
             if name not in self._refused:
                 self._refused.add(name)
                 self.tell(f"the plan {name} is left out: {str(refused).splitlines()[0]}")
             return False
-        self.before, self.now = self.now, self.forms.plans[name]
+        self.before, self.now = self.now, plan
         self.migrations += 1
         return True
 
@@ -116,8 +117,10 @@ class Replans:
         if not isinstance(state, Mapping) or not {"plan", "before", "epochs", "keeps", "runtime"} <= state.keys():
             raise misfit(f"{place} does not tell with which plan it was saved")
         runs, self.now = self._plan(state["plan"], place, owner)
-        self._run_as(runs, place, owner, state["before"] is not None)
-        self.before = None if state["before"] is None else self._plan(state["before"], place, owner)[1]
+        left, self.before = runs, None
+        if state["before"] is not None:
+            left, self.before = self._plan(state["before"], place, owner)
+        self._run_as(runs, place, owner, left)
         self.epochs, self.keeps = state["epochs"], state["keeps"]
         runtime = make(self.now)
         replaced = self.before
@@ -126,7 +129,7 @@ class Replans:
 
     def begin_as(self, runs: QueryForms, place: str, owner: QueryForms) -> None:
         """The run begins as that of a query of which no state was kept; `settle` goes over to this one."""
-        self._run_as(runs, place, owner, False)
+        self._run_as(runs, place, owner, runs)
         self.now = runs.plans[runs.first]
 
     def begin_anew(self) -> None:
@@ -134,10 +137,10 @@ class Replans:
         if self.migrate:
             self.tell(FROM_THE_BEGINNING)
 
-    def _run_as(self, runs: QueryForms, place: str, owner: QueryForms, on_its_way: bool) -> None:
-        """Whose plan is there, perhaps on its way from that of another query.  QueryError: it is on its way to that of
-        the checkpoint's owner, and this query is another one."""
-        if owner is not self.forms and (on_its_way or (runs is not owner and runs is not self.forms)):
+    def _run_as(self, runs: QueryForms, place: str, owner: QueryForms, left: QueryForms) -> None:
+        """Whose plan is there, perhaps on its way from that of another query, `left`.  QueryError: it is on its way to
+        that of the checkpoint's owner, and this query is another one."""
+        if owner is not self.forms and (left is not runs or (runs is not owner and runs is not self.forms)):
             raise QueryError(
                 f"{place}: the run is still going over from a text before the last one to that; let it go on with the "
                 f"last one until that is done, then --migrate. The last one is:\n{owner.text.strip()}"
@@ -156,6 +159,11 @@ class Replans:
     def _take_over(self, runtime: LocalRuntime) -> None:
         """The new text goes on for the one of the checkpoint."""
         new = self.forms.plans[self.forms.first]
+        if runtime.migrating is not None:
+            raise QueryError(
+                "the run is going over to another plan of the text that it has: let it go on with that text, without "
+                "--replan-every, until that is done, then --migrate"
+            )
         went = runtime.replace(new)
         self.runs, self.before, self.now = self.forms, self.now, new
         self.tell(counts_from(went.at))
