@@ -105,36 +105,38 @@ Event = tuple[Any, ...]
 def script(seed: int) -> list[Event]:
     """What happens in a run; what does not apply when its turn comes is left out."""
     rng = random.Random(f"shared {seed}")
-    known, names, happens = bases(rng), list[str](), list[Event]()
+    known, drawn, names, happens = bases(rng), list[Stream](), list[str](), list[Event]()
     happens.append(("session", rng.choice(EMITS)))
     streams = streams_of({name: some_history(rng, False, most=10) for name in ("S", "T")}, rng, False)
     if rng.random() < 0.25:
         streams = punctuated(streams, rng, SCHEMA, rng.choice((None, 0.4)))
     for at, epoch in enumerate(epochs(streams, rng)):
         for _ in range(rng.choice((0, 1, 2)) if at else 3):
-            happens += some_change(rng, known, names)
+            happens += some_change(rng, known, drawn, names)
         happens.append(("epoch", epoch))
     return happens
 
 
-def some_change(rng: random.Random, known: list[Stream], names: list[str]) -> list[Event]:
+def some_change(rng: random.Random, known: list[Stream], drawn: list[Stream], names: list[str]) -> list[Event]:
     draw = rng.random()
     try:
-        query = some_query(rng, known)
+        query = rng.choice(drawn) if drawn and rng.random() < 0.3 else some_query(rng, known)
     except QueryError:
         return []
+    drawn.append(query)
     if query.schema == SCHEMA and draw < 0.3:
         known.append(query)
-    if draw < 0.5 or not names:
+    if draw < 0.42 or not names:
         names.append(f"q{len(names)}")
         return [("register", names[-1], query, None if rng.random() < 0.5 else rng.choice(EMITS))]
     name = rng.choice(names)
-    if draw < 0.7:
+    if draw < 0.56:
         return [("turn", name)]
-    if draw < 0.78:
+    if draw < 0.63:
         return [("remove", name)]
-    if draw < 0.86:
-        return [("replace", name, query)]
+    if draw < 0.83:
+        others = {name: query} if rng.random() < 0.7 else {name: query, rng.choice(names): rng.choice(drawn)}
+        return [("replace", others, None if rng.random() < 0.5 else rng.choice((0, 1, 3, 6)))]
     if draw < 0.92:
         return [("migrate", name)]
     return [("change", name, rng.choice(EMITS))]
@@ -159,6 +161,8 @@ class Both:
         """One event."""
         if what == "epoch":
             return self.run(*given)
+        if what == "replace":
+            return self.replace(*given)
         name, plain = given[0], self.sessions["plain"]
         known = name in self.queries
         if known == (what == "register"):
@@ -166,14 +170,14 @@ class Both:
         state = plain.query(name).state if known else ""
         if what == "turn":
             what = "stop" if state == "running" else "start"
-        elif what in ("replace", "migrate", "change") and state != "running":
+        elif what in ("migrate", "change") and state != "running":
             return None
         named: dict[str, Any] = {}
         if what == "register" and given[2] is not None:
             named["consistency"] = plain.consistency.changed(emit=given[2])
         if what == "change":
             named["emit"] = given[1]
-        query = given[1] if what in ("register", "replace") else None
+        query = given[1] if what == "register" else None
         if what == "migrate":
             query = Stream(rewrite(self.queries[name].node).node)
         if not self.both(what, name, *([] if query is None else [query]), **named):
@@ -187,17 +191,36 @@ class Both:
             self.heard[name].valid_from = {
                 each: session.query(name).valid_from for each, session in self.sessions.items()
             }
-        if what == "replace" and query is not None:
-            for each in self.sessions:
-                self.heard[name].told[each].append((self.at[each], query))
         if name in self.heard and not self.heard[name].is_alike:
             self.alike = False
         if what == "remove":
             del self.queries[name]
         elif query is not None:
-            self.left[name] = self.queries.get(name, query)
-            self.queries[name] = query
+            self.take_up(name, query)
         return None
+
+    def take_up(self, name: str, query: Stream) -> None:
+        self.left[name] = self.queries.get(name, query)
+        self.queries[name] = query
+
+    def replace(self, queries: Mapping[str, Stream], later: int | None) -> None:
+        """Let queries become others together: so much later than has been promised, or as soon as they can."""
+        plain = self.sessions["plain"]
+        given = {name: each for name, each in queries.items() if name in self.queries}
+        if not given or any(plain.query(name).state != "running" for name in given):
+            return
+        at = None
+        if later is not None:
+            heard = [each.t for name in given for each in self.heard[name].said["plain"] if isinstance(each, Cti)]
+            at = min(max(heard, default=FIRST), LAST) + later
+        if not self.both("replace_all", given, at):
+            return
+        self.done["replace" if at is None else "replace later"] += 1
+        for name, query in given.items():
+            for each in self.sessions:
+                self.heard[name].told[each].append((self.at[each], query))
+            self.alike &= self.heard[name].is_alike
+            self.take_up(name, query)
 
     def both(self, what: str, *args: object, **named: object) -> bool:
         """Let both do something; whether they did."""
@@ -210,9 +233,10 @@ class Both:
                 told[which] = re.sub(r"\d+ (?=\w)", "", str(error))  # operators have numbers in it
             except Exception as error:
                 raise AssertionError(f"{which}: {what} {args[0]}: {traceback.format_exc(limit=-6)}") from error
-        if len(set(told.values())) > 1 and any("is known from which on" in each for each in told.values()):
+        apart = ("is known from which on", "cannot take over at")
+        if len(set(told.values())) > 1 and any(each in words for words in told.values() for each in apart):
             raise Apart
-        assert len(set(told.values())) == 1, f"{what} {args[0]}: {told}"
+        assert len(set(told.values())) == 1, f"{what} {args}: {told}"
         return not any(told.values())
 
     def run(self, epoch: dict[str, ElementBatch] | None) -> None:

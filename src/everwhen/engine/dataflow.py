@@ -231,14 +231,16 @@ class Dataflow(Generic[Key, Flow]):
         emit: Emit,
         standing: Standing,
         nothing: Callable[[Port], Changes],
+        known: Callable[[OutputPort], int] = lambda _: NEVER,
     ) -> dict[int, Changes]:
         """Let operators and outputs, which nobody else uses, follow another policy: what operators emit because of it.
 
-        `standing` tells what the ports of sources have brought that stands; `nothing` gives no changes of a port.
+        `standing` tells what the ports of sources have brought that stands; `nothing` gives no changes of a port;
+        `known` from when on that is all that an output has said.
         """
         nodes = {number: self.nodes[number] for number in sorted(numbers)}
         for output in outputs:
-            output.change_emit(emit, lambda port: standing_at(port, nodes, standing))
+            output.change_emit(emit, lambda port: standing_at(port, nodes, standing), known(output))
         news = flush_suppressed(nodes.values(), emit, nothing)
         for number, changes in news.items():
             nodes[number].max_end = max(nodes[number].max_end, int(changes.hi.max()))
@@ -334,12 +336,16 @@ class FixedDataflow:
         wanted = [(port, self._wanted[root]) for root, port in self._roots.items()]
         return self.flow.fast_forward(wanted, self.plan.codecs.__getitem__)
 
-    def change_emit(self, emit: Emit, standing: Standing) -> tuple[dict[str, ElementBatch], dict[str, Changes]]:
+    def change_emit(
+        self, emit: Emit, standing: Standing, known: Callable[[OutputPort], int] = lambda _: NEVER
+    ) -> tuple[dict[str, ElementBatch], dict[str, Changes]]:
         """Follow another policy from now on: what sinks emit at once because of it, and what is handed on.
 
-        `standing` tells what the ports of sources have brought that stands.
+        `standing` tells what the ports of sources have brought that stands, `known` from when on that is all that an
+        output has said.
         """
-        news = self.flow.change_emit(self.flow.nodes, self.flow.outputs.values(), emit, standing, self._nothing)
+        outputs = self.flow.outputs.values()
+        news = self.flow.change_emit(self.flow.nodes, outputs, emit, standing, self._nothing, known)
         results = {}
         for name, output in self.flow.outputs.items():
             changes = news.get(output.port.operator) or self._nothing(output.port)

@@ -296,7 +296,7 @@ class LocalRuntime(ChangingRuntime, LocalView):
         self.require_settled("its consistency can change")
         asked = self._consistency.changed(block, remember, emit, tick)
         if asked.emit is not self._consistency.emit:
-            for name, said in self._dataflow.change_emit(asked.emit, self._standing)[0].items():
+            for name, said in self._dataflow.change_emit(asked.emit, self._standing, self._known)[0].items():
                 self._owe(name, said)
         self._consistency = asked
         for name in sorted(self._waiting):

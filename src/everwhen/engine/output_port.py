@@ -89,8 +89,8 @@ class OutputPort:
         self.rows_out += len(batch)
         return batch
 
-    def change_emit(self, emit: Emit, standing: Standing) -> None:
-        """Let through from now on what `emit` emits."""
+    def change_emit(self, emit: Emit, standing: Standing, known: int = NEVER) -> None:
+        """Let through from now on what `emit` emits.  `standing` is all that was said from `known` on."""
         self.moved = (*(each for each in self.moved if each is not emit), emit)
         last = emit is Emit.FINAL
         if isinstance(self.encoder, EventChangelogEncoder) and not last:
@@ -99,11 +99,13 @@ class OutputPort:
             said = standing(self.port)
             assert said is not None, "what may still be corrected is kept"
             self.nets = True
-            self.encoder = by_rows(self.encoder, said, last)
+            self.encoder = by_rows(self.encoder, cut(said, self.since), last, known)
         elif isinstance(self.encoder, GroupChangelogEncoder):
             pieces = standing(self.port)
             assert pieces is not None, "an operator that knows groups knows what it has emitted"
-            self.encoder = by_rows(self.encoder, self.encoder.said(pieces) if len(pieces) else pieces, last)
+            pieces = cut(pieces, self.since)
+            said = self.encoder.said(pieces) if len(pieces) else pieces
+            self.encoder = by_rows(self.encoder, said, last, known)
         else:
             self.encoder.takes_all(last)
         if self.filter is None:
@@ -167,7 +169,10 @@ def standing_elements(events: Changes, since: int, cti: int) -> ElementBatch:
 
 
 def by_rows(
-    encoder: ChangelogEncoder | GroupChangelogEncoder | EventChangelogEncoder, said: Changes, ordered: bool
+    encoder: ChangelogEncoder | GroupChangelogEncoder | EventChangelogEncoder,
+    said: Changes,
+    ordered: bool,
+    known: int = NEVER,
 ) -> ChangelogEncoder:
-    """An encoder of rows that goes on for another one, which has emitted these events."""
-    return ChangelogEncoder.going_on(encoder.codec, encoder.cti, said.take(said.hi > encoder.cti), ordered)
+    """An encoder of rows that goes on for another one, which has emitted these events: from `known` on no others."""
+    return ChangelogEncoder.going_on(encoder.codec, encoder.cti, said.take(said.hi > encoder.cti), ordered, known)

@@ -26,6 +26,7 @@ from everwhen.engine.ingress import Ingress
 from everwhen.engine.merge_inputs import with_copy
 from everwhen.engine.migration.joining import BothPlans, FixedNetwork, both_plans
 from everwhen.engine.node import cut
+from everwhen.engine.output_port import OutputPort
 from everwhen.engine.session.cutover import Migration, take_over
 from everwhen.engine.session.joining.as_of import AsOf
 from everwhen.engine.session.joining.gradual import GradualCutover
@@ -168,7 +169,7 @@ class ChangingRuntime(ABC):
         self._require_alike(plans, name)
         (sink,) = (each for each in plans.plan.sinks if each.name == name)
         output = self._output(sink)
-        network = FixedNetwork(self._dataflow, self._ingress, self._clock)
+        network = self._network
         loading = network.loaded(plans, output)
         nothing = None if loading is None else AsOf(output.since, network.nothing(sink.port))
         past = nothing or network.joined(plans, sink.port)
@@ -187,6 +188,14 @@ class ChangingRuntime(ABC):
             output.cutover, output.since = None, max(output.since, began.at)
             self._settle()
         return Migration(began.at, began.valid_from, self._under is None)
+
+    @property
+    def _network(self) -> FixedNetwork:
+        return FixedNetwork(self._dataflow, self._ingress, self._clock)
+
+    def _known(self, output: OutputPort) -> int:
+        """From when on all that an output has said is known."""
+        return self._network.said(output)[0]
 
     def _output(self, sink: Sink) -> SharedOutput:
         return SharedOutput(sink.port, sink.encoder, sink.filter, began=self._clock())

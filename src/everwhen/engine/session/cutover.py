@@ -24,13 +24,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
 from everwhen.algebra import nodes as n
 from everwhen.core.emit import Emit
 from everwhen.core.punctuation import Frontier
 from everwhen.core.time import INF, NEVER, show
-from everwhen.engine.node import OperatorNode
+from everwhen.engine.node import OperatorNode, cut
 from everwhen.engine.output_port import OutputPort
 from everwhen.engine.session.joining.as_of import AsOf
 from everwhen.engine.session.joining.gradual import GradualCutover
@@ -186,8 +184,10 @@ def take_over(
             + _why(was, past.since, known, needed)
         )
     t = needed if at is None else at
-    told = _under(_passed(through, said), since)
-    held = None if was.filter is None else _passed(through, was.filter.waiting)
+    if mine is not None:
+        since = NEVER  # whatever it has said, it goes on
+    told = cut(_passed(through, said), since)
+    held = None if was.filter is None else cut(_passed(through, was.filter.waiting), since)
     outlet.by_rows(emit, ahead)
     codec = outlet.encoder.codec
     if mine is None:
@@ -197,7 +197,7 @@ def take_over(
     else:
         outlet.encoder = mine
         mine.takes_all(emit is Emit.FINAL)
-    outlet.since, tau = was.since, max(network.tau(was.port), network.tau(outlet.port))
+    outlet.since, tau = max(was.since, since), max(network.tau(was.port), network.tau(outlet.port))
     if loading is not None:  # the old plan speaks until the new one has caught up
         outlet.cutover = GradualCutover(was.port, through, t, loading=loading, outlet=outlet, silently=silently)
         waiting = _recoded(codec, after(told, INF) if held is None else held)
@@ -286,12 +286,6 @@ def _passed(through: Sequence[Operator], changes: Changes) -> Changes:
     for operator in through:
         changes = operator.step([changes], [Frontier(INF)], INF).changes
     return changes
-
-
-def _under(said: Changes, since: int) -> Changes:
-    """Events under the starts by which a subscriber knows them who hears from `since` on."""
-    left = said.take(said.hi > since)
-    return Changes(left.codec, np.maximum(left.lo, since), left.hi, left.weight, left.rows)
 
 
 def _recoded(codec: RowCodec, changes: Changes) -> Changes:

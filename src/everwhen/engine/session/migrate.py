@@ -54,7 +54,8 @@ def _open(network: Network, name: str, source: str, bounds: Bounds, other: Sourc
 def change_emit(network: Network, outlet: SharedOutput, emit: Emit) -> EmittedBatch:
     """Let an outlet that has its operators for itself follow another policy: what it emits because of it."""
     numbers = [port.operator for port in network.below(outlet.port) if port.source is None]
-    news = network.flow.change_emit(numbers, [outlet], emit, network.standing, network.nothing)
+    known = network.said(outlet)[0]
+    news = network.flow.change_emit(numbers, [outlet], emit, network.standing, network.nothing, lambda _: known)
     changes = news.get(outlet.port.operator) or network.nothing(outlet.port)
     return EmittedBatch.of(
         outlet.encode(cut(changes, outlet.since), network.tau(outlet.port), Frontier(outlet.encoder.cti))

@@ -267,6 +267,7 @@ class Network:
         found = standing_at(outlet.port, self.flow.nodes, self.standing)
         if found is None:
             return known.since, known.changes
+        found = cut(found, outlet.since)
         return known.since, found if isinstance(encoder, EventChangelogEncoder) else encoder.said(found)
 
     def standing(self, port: Port) -> Changes:

@@ -88,7 +88,7 @@ class Entry:
         if self.exit is None:
             return ()
         node = self.exit[0]
-        return node.inputs if self.whole and node.inputs else (node,)
+        return node.inputs if self.whole else (node,)
 
     def deliver(self, batch: ElementBatch) -> ElementBatch:
         """An epoch's elements, behind those that waited for it; the sink has them."""

@@ -32,6 +32,8 @@ class EventDifferences(SharedLog):
     def __init__(self, codec: RowCodec) -> None:
         super().__init__(codec, MOST_COPIES)
         self.until = NEVER
+        self.closed = NEVER
+        """The largest end of the events that went because their rows are promised."""
 
     @property
     def merged(self) -> bool:
@@ -135,6 +137,7 @@ class EventDifferences(SharedLog):
         used = np.flatnonzero(self.pool[: self.top, kernel.HAVE] > 0)
         entries = self.pool[used]
         over = entries[:, kernel.VE] < until(np.ascontiguousarray(entries[:, kernel.ROW :]))
+        self.closed = max(self.closed, int(entries[over, kernel.VE].max(initial=NEVER)))
         kernel.take(self.pool, self.heads, self.free, used[over], 2 * _EMITTED - 1)
 
     def _sweep(self) -> None:
@@ -156,14 +159,14 @@ class EventDifferences(SharedLog):
         entries = self.entries()
         rows = self.codec.decode(np.ascontiguousarray(entries[:, kernel.ROW :]))
         start, end, have = (entries[:, at].copy() for at in (kernel.VS, kernel.VE, kernel.HAVE))
-        return {"final": self.until, "start": start, "end": end, "have": have, "rows": rows}
+        return {"final": self.until, "closed": self.closed, "start": start, "end": end, "have": have, "rows": rows}
 
     def restore(self, state: dict[str, Any]) -> None:
         n = len(state["start"])
         restored.ints(n, state["start"], state["end"], state["have"])
         if n and (int(state["have"].min()) <= 0 or int(state["have"].max()) >= 2 * _EMITTED):
             raise restored.misfit("events of a merge are said by nobody, or by too many")
-        self.until = state["final"]
+        self.until, self.closed = state["final"], state.get("closed", NEVER)
         entries = np.zeros((n, self.pool.shape[1]), np.int64)
         entries[:, kernel.VS], entries[:, kernel.VE] = state["start"], state["end"]
         entries[:, kernel.HAVE] = state["have"]

@@ -336,8 +336,9 @@ class LMergeOperator(MergeOperator):
     def standing(self, frontiers: Sequence[Frontier]) -> tuple[int, Changes] | None:
         self._tidy(now=True)
         emitted = self._said_so_far()
-        if self._events:
-            return self._promise, self._as_events(emitted.take(emitted.hi > self._promise))
+        if self._index is not None:
+            since = max(self._promise, self._index.closed)
+            return since, self._as_events(emitted.take(emitted.hi > self._promise))
         return self._promise, emitted
 
     def state_size(self) -> StateSize:

@@ -57,10 +57,11 @@ class ChangelogEncoder:
         codec.pool.register(self)
 
     @classmethod
-    def going_on(cls, codec: RowCodec, cti: int, said: Changes, ordered: bool) -> ChangelogEncoder:
-        """The chain of an output that another one served so far: it has promised `cti` and said these events."""
+    def going_on(cls, codec: RowCodec, cti: int, said: Changes, ordered: bool, known: int = NEVER) -> ChangelogEncoder:
+        """The chain of an output that another one served so far: it has promised `cti` and said these events, and from
+        `known` on no others that stand."""
         chain = cls(codec, ordered=ordered)
-        chain.cti = cti
+        chain.cti, chain._forgotten = cti, known
         chain._elements(said, cti)
         return chain
 

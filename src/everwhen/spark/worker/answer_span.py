@@ -61,14 +61,14 @@ class SpanOutput(OutputPort):
             changes = before(changes, self.span.until)
         return super().encode(changes, tau, Frontier(min(frontier.time, self.span.cap), frontier.promises))
 
-    def change_emit(self, emit: Emit, standing: Standing) -> None:
+    def change_emit(self, emit: Emit, standing: Standing, known: int = NEVER) -> None:
         """Events that began before the span were said from its start on."""
 
         def spanned(port: Port) -> Changes | None:
             found = standing(port)
             return None if found is None else before(cut(found, self.span.since), self.span.until)
 
-        super().change_emit(emit, spanned if isinstance(self.encoder, EventChangelogEncoder) else standing)
+        super().change_emit(emit, spanned if isinstance(self.encoder, EventChangelogEncoder) else standing, known)
 
     def stop_at(self, t: int, said: Changes) -> ElementBatch:
         """Say nothing from an instant on, and take back what was said of it."""
