@@ -169,13 +169,15 @@ def _detached(options: argparse.Namespace) -> int:
             found = read_status(place).status
         except StateError:
             found = {}
-        if found.get("pid") == child.pid and found.get("state") not in (None, "starting"):
-            break
+        if found.get("pid") == child.pid and found.get("state") not in (None, "starting", "failed"):
+            break  # who has failed ends by itself, with its status
         time.sleep(0.05)
     if child.poll() not in (None, DONE):
         with open(place / LOG, "rb") as file:
             file.seek(begin)
-            sys.stderr.write(file.read().decode(errors="replace"))
+            lines = file.read().decode(errors="replace").splitlines(keepends=True)
+        last = next((at for at, line in enumerate(lines) if line.startswith("everwhen: ")), 0)  # the job's own lines
+        sys.stderr.writelines(lines[last:])
         return int(child.returncode)
     child.returncode = DONE  # from here on it is on its own
     sys.stdout.write(f"started process {child.pid}; everwhen status {options.checkpoint}\n")

@@ -65,6 +65,16 @@ class Consistency:
         """The level as JSON can say it."""
         return {**{field.name: getattr(self, field.name) for field in fields(self)}, "emit": self.emit.value}
 
+    def in_words(self) -> str:
+        """All that it is, in a line.
+
+        >>> MIDDLE.in_words()
+        'middle, block 0, remember ∞, emit current'
+        """
+        spans = {"block": self.block, "remember": self.remember, "within": self.within}
+        told = [f"{name} {'∞' if t == INF else t}" for name, t in spans.items() if t is not None]
+        return ", ".join([self.name, *told, f"emit {self.emit.value}", *(["repair"] if self.repair else [])])
+
     @classmethod
     def from_plain(cls, plain: Mapping[str, Any]) -> Consistency:
         return cls(**{**plain, "emit": Emit(plain["emit"])})

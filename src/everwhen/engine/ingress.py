@@ -51,6 +51,9 @@ class SourceInput:
     intake: SourcePipeline
     exact: int = NEVER
     max_end: int = NEVER
+    began: float = 0.0
+    rows: int = 0
+    """How many inserts and adjusts have passed, where queries may join later."""
     measured: Any = None
     """What a snapshot tells of what was measured, until somebody asks for it."""
 
@@ -129,6 +132,7 @@ class Ingress:
 
     def add(self, name: str, source: SourceInput) -> None:
         self.inputs[name] = source
+        source.began = self._clock()
         self.idle.read({each.source: each.idle for each in self.inputs.values()})
         self.may_rest = self.idle.may_rest
 
@@ -215,6 +219,7 @@ class Ingress:
             for name, taken in arrived.items():
                 entry = self.inputs[name]
                 entry.max_end = max(entry.max_end, _end(taken))
+                entry.rows += len(taken.op)
         for name, gauge in self.gauges.items():
             if name in arrived:
                 gauge.take_elements(arrived[name], self.inputs[name].intake.tau)
@@ -323,6 +328,7 @@ class Ingress:
                 "intake": each.intake.snapshot(),
                 "exact": each.exact,
                 "max_end": each.max_end,
+                "rows": each.rows,
                 "spoke": self.idle.noted.get(each.source),
                 "horizon": self._horizons[each.bounds].snapshot() if each.bounds in self._horizons else None,
                 **self._measured(name),
@@ -344,6 +350,7 @@ class Ingress:
             each = self.inputs[name]
             each.intake.restore(part["intake"])
             each.exact, each.max_end, each.measured = part["exact"], part["max_end"], part.get("measured")
+            each.rows = part.get("rows", 0)
             if part.get("spoke") is not None:
                 self.idle.restore({each.source: part["spoke"]})
             if part["horizon"] is not None:

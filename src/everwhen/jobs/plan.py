@@ -105,7 +105,7 @@ class JobPlan:
         for name, each in self.sinks.items():
             found[f"sink {name}"] = f"{each.options.lasting}, form {each.form}, key {', '.join(each.key) or '-'}"
             found[f"query of {name}"] = explain(each.asked if asked else each.node)
-            found[f"level of {name}"] = str(each.level.to_plain())
+            found[f"level of {name}"] = each.level.in_words()
         return found
 
     def source_place(self, name: str, checkpoint: Path, reader: int = 0) -> SourcePlace:

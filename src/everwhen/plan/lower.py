@@ -218,9 +218,12 @@ class Lowering:
             return Policy(Emit.ENDED, moves=moves(node)) if top else EVERYTHING
         return Policy(self.emit, open_end=top)
 
+    def _key(self, node: n.Node, form: str, top: bool) -> tuple[int, str, bool, frozenset[int]]:
+        return id(node), form, top, self._told.get(id(node), frozenset[int]())
+
     def _once(self, node: n.Node, form: str, top: bool, place: Callable[[], Port]) -> Port:
         """The port of what is placed for a node in a form, which is placed when it is first asked for."""
-        key = (id(node), form, top, self._told.get(id(node), frozenset[int]()))
+        key = self._key(node, form, top)
         if key not in self._placed:
             outer, self._at = self._at, (node, form, top)
             self._placed[key] = node, place()  # the node is kept with its place: another one may not get its id
@@ -231,7 +234,12 @@ class Lowering:
         """The port of a node.  `about`: the columns of which promises are of use above (None: all)."""
         told_apart = {Emit.ENDED: lambda: clipped_by(node) is not None, Emit.CURRENT: lambda: left_open(node)}
         top = top and self.emit in told_apart and told_apart[self.emit]()  # else both ways are the same
-        port = self._once(node, form, top, lambda: (self._events if form == "events" else self._segments)(node, top))
+        key = self._key(node, form, top)
+        if key not in self._placed:  # as in `_once`; frames are few, because plans may be deep
+            outer, self._at = self._at, (node, form, top)
+            self._placed[key] = node, self._events(node, top) if form == "events" else self._segments(node, top)
+            self._at = outer
+        port = self._placed[key][1]
         if isinstance(node, n.Join) and node.kind == "inner":
             join = self.operators[port.operator].operator
             assert isinstance(join, JoinOperator), "an inner join is one operator"

@@ -169,7 +169,7 @@ class Endpoints:
         text = given["text"]
         _require_no_source(text)
         if is_about_running(text):
-            return {"text": await self._ask(self.engine.explain, text)}
+            return {"text": await self._apart(await self._ask(self.engine.explain_later, text))}
         return {"text": await self._apart(self.engine.aside, self.engine.explain, text)}
 
     async def events(self, given: Mapping[str, Any]) -> Any:
@@ -181,8 +181,12 @@ class Endpoints:
     # -- orders ---------------------------------------------------------------------------------------------------
 
     async def statements(self, given: Mapping[str, Any]) -> Any:
-        _require_no_source(given["text"])
-        outcomes = await self._ask(self.engine.execute, given["text"], given.get("name"))
+        text = given["text"]
+        _require_no_source(text)
+        if to_explain(text) is not None and not given.get("name"):
+            told = (await self.explain(given))["text"]
+            return {"outcomes": [_outcome(Outcome("explained", "", "", text, told=told))]}
+        outcomes = await self._ask(self.engine.execute, text, given.get("name"))
         return {"outcomes": await self._ask(lambda: [_outcome(each) for each in outcomes])}
 
     async def start(self, given: Mapping[str, Any]) -> Any:

@@ -353,6 +353,10 @@ class EngineLoop:
     def explain(self, what: str) -> str:
         return self.session.explain(what)
 
+    def explain_later(self, what: str) -> Callable[[], str]:
+        """What looks at what runs, in two parts: the state is taken now."""
+        return self.session.explain_later(what)
+
     def late_rows(self, source: str) -> list[ElementBatch]:
         """What was given up of a source lately."""
         return self.session.latest_dropped(source)

@@ -153,6 +153,9 @@ class SparkWatch:
         query = self.watch.planned(what)
         return explain_text("query", query.asked or query.node, query.node, emit=self.watch.handle.consistency.emit)
 
+    def explain_later(self, what: str) -> Callable[[], str]:
+        return lambda: self.explain(what)
+
     def late_rows(self, source: str) -> list[ElementBatch]:
         """What the query has kept of a source's rows that came too late, where its checkpoint is on this machine."""
         place = Path(self.watch.handle.late_rows(source))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 
 import pytest
 
@@ -111,3 +112,36 @@ def test_the_last_filters_of_a_query_are_told_and_counted() -> None:
     session.register("all", S)
     session.push({"S": batch_of(EVENTS, SCHEMA)})
     assert "The answer is the source itself: nothing is computed." in session.analyze("all").lines()
+
+
+@pytest.mark.parametrize(
+    "plan,fed",
+    [
+        (lambda s, t: s.join(t.where(ew.col("x") > 1), on="k"), 5),
+        (lambda s, t: s.union(t.where(ew.col("x") > 1)), 5),
+        (lambda s, t: s.join(s, on="k"), 3),
+        (lambda s, t: s.where(ew.col("x") > 1).union(s.where(ew.col("x") < 2)), 3),
+    ],
+)
+def test_of_a_session_each_element_is_read_once(plan: Callable[[ew.Stream, ew.Stream], ew.Stream], fed: int) -> None:
+    s, t = (ew.source(name, {"k": "string", "x": "int64"}) for name in "ST")
+    session = Session()
+    query = plan(s, t)
+    session.register("q", query)
+    rows = [ew.Insert(at, 9, {"k": "a", "x": at}) for at in range(3)]
+    given = {"S": rows, "T": rows[:2]}
+    session.push({name: ew.ElementBatch.of([*given[name], ew.Cti(3)], s.schema) for name in session.inputs})
+    assert session.analyze("q").elements == fed
+    again = Session()
+    again.restore(session.snapshot(), {"q": query})
+    assert again.analyze("q").elements == fed
+
+
+def test_what_was_said_is_what_came_out() -> None:
+    s = ew.source("S", {"x": "int64"})
+    runtime = LocalRuntime(s.distinct(), emit="final")
+    assert runtime.analyze().said == 0
+    runtime.push({"S": ew.ElementBatch.of([ew.Insert(t, t + 2, {"x": t}) for t in range(3)], s.schema)})
+    assert (runtime.analyze().elements, runtime.analyze().said) == (3, 0)
+    said = runtime.push({"S": ew.ElementBatch.of([ew.Cti(9)], s.schema)})["out"]
+    assert runtime.analyze().said == len(said) == 4

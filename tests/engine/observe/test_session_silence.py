@@ -232,3 +232,19 @@ def test_a_query_that_fails_with_the_next_epoch() -> None:
     with pytest.raises(QueryError, match="'a'"):
         silence.push({})
         raise QueryError(silence.session.query("q").error)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT k FROM S WHERE NOT EXISTS (SELECT * FROM T WHERE T.k = S.k AND T.x > 100)",
+        "SELECT S.k, T.x FROM S LEFT JOIN (SELECT * FROM T WHERE x > 100) AS T ON S.k = T.k",
+        "SELECT k FROM S UNION ALL SELECT k FROM T WHERE x > 100",
+    ],
+)
+def test_a_filter_of_one_side_is_not_to_blame_where_all_is_said(text: str) -> None:
+    session = ew.SqlSession()
+    session.execute(f"CREATE STREAM S (k TEXT, x INT); CREATE STREAM T (k TEXT, x INT); {text}")
+    rows = [ew.Insert(0, 5, {"k": "a", "x": 1}), ew.Cti(9)]
+    assert len(session.push({name: ew.ElementBatch.of(rows, session.schema_of(name)) for name in "ST"})["q1"]) > 1
+    assert session.waiting("q1").reason == "all is said"

@@ -57,9 +57,10 @@ def is_about_running(text: str) -> bool:
 
 
 def told_of_running(
-    what: str, states: Mapping[str, str], waiting: Callable[[str], Told], analyze: Callable[[str], Told]
-) -> str | None:
-    """What WAITING or ANALYZE tell; `states`: of all queries, by name.  None: something else is to be explained."""
+    what: str, states: Mapping[str, str], waiting: Callable[[str], Callable[[], Told]], analyze: Callable[[str], Told]
+) -> Callable[[], str] | None:
+    """What WAITING or ANALYZE tell; `states`: of all queries, by name.  None: something else is to be explained.  The
+    state is taken now; what is returned tries, on any thread (`Session.waiting_later`)."""
     found = _ASKED.fullmatch(what)
     if found is None:
         return None
@@ -72,9 +73,12 @@ def told_of_running(
         raise SqlError(f"EXPLAIN {word} takes the name of a query that runs: {there}{why}", what, *at)
     if not running:
         raise QueryError(f"EXPLAIN {word} is about queries that run, and none runs: start one")
-    tell = waiting if word == "WAITING" else analyze
-    lines = []
-    for each in [name] if name else running:
-        lines += [f"{each}:"] if word == "ANALYZE" and not name else []
-        lines += tell(each).lines()
-    return "\n".join(lines)
+    asked = [name] if name else running
+    if word == "WAITING":
+        searches = [waiting(each) for each in asked]
+        return lambda: "\n".join(line for search in searches for line in search().lines())
+    lines: list[str] = []
+    for each in asked:
+        lines += [] if name else [f"{each}:"]
+        lines += analyze(each).lines()
+    return lambda: "\n".join(lines)

@@ -41,7 +41,8 @@ class LocalView(ABC):
     _since: float
 
     def _observed(self, clock: Callable[[], float]) -> Observer:
-        self._analyzed: dict[str, Subscription] = {}
+        self._analyzed: dict[str, tuple[Subscription, int]] = {}
+        """What measures a query, and how many elements it had said before."""
         real = time.perf_counter if isinstance(clock, NotedClock) else clock  # one that is noted may stand still
         return Observer(real, lambda: self._subjects(*self._dataflow.flow.outputs))
 
@@ -104,12 +105,15 @@ class LocalView(ABC):
         '0 distinct'
         """
         fresh = query not in self._analyzed
+        output = self._dataflow.flow.outputs.get(query)
         if fresh:
-            self._analyzed[query] = self.metadata(query).subscribe()
-        observed = self._analyzed[query].observed()
+            measured = self.metadata(query).subscribe()
+            self._analyzed[query] = measured, 0 if output is None else output.rows_out
+        wanted, before = self._analyzed[query]
+        observed = wanted.observed()
         came = sum(each.sample.rows_in for each in observed if each.kind == "input")
         elapsed = max((each.sample.elapsed for each in observed), default=0.0)
-        said = observed[-1].sample.rows_out if observed else 0
+        said = 0 if output is None else output.rows_out - before
         return Analysis(came, said, elapsed, observed, "It is measured from now on: ask again." if fresh else "")
 
     def waiting(self, query: str = "out", writes: Writes | None = None) -> Waiting:

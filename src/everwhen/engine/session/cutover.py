@@ -96,10 +96,11 @@ def replace_plans(
     """Let new plans take over from old ones at one instant.  `silently`: they mean the same.  QueryError: one of them
     cannot; then nothing has changed."""
     for each in takeovers:
-        if (cutover := network.outlets[each.old].cutover) is not None:
+        was = network.outlets[each.old]
+        if was.cutover is not None:
+            ends = "with the next epoch" if was.encoder.cti >= was.cutover.at else "when everything before is promised"
             raise QueryError(
-                f"the query is being replaced already, from {show(cutover.at)} on; that is done when everything before "
-                "is promised"
+                f"the query is being replaced already, from {show(was.cutover.at)} on; that is done {ends}"
             )
     joined: list[tuple[SharedOutput, AsOf, Loading | None]] = []
     try:

@@ -264,8 +264,7 @@ class Network:
             return known.since, known.changes
         if isinstance(encoder, ChangelogEncoder):
             return known.since, encoder.standing()[1]
-        found = standing_at(outlet.port, self.flow.nodes, self.standing)
-        if found is None:
+        if (found := standing_at(outlet.port, self.flow.nodes, self.standing)) is None:
             return known.since, known.changes
         found = cut(found, outlet.since)
         return known.since, found if isinstance(encoder, EventChangelogEncoder) else encoder.said(found)

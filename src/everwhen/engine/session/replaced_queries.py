@@ -93,7 +93,11 @@ class ReplacedQueries(SessionQueries):
         self._require_open()
         if at is not None:
             require_time(at)
+        if not queries:
+            raise QueryError("name the queries that are to become others, and what")
         steps = [self._joins(name, query) for name, query in queries.items()]
+        for _, new, _ in steps:  # whoever becomes another one with it, or is it, is not read any more
+            new.depends_on = tuple(each for each in new.depends_on if each not in queries)
         began = replace_plans(self._network, [step for _, _, step in steps], at, silently)
         for (old, new, step), done in zip(steps, began, strict=True):
             self._took_over(old, new, step, done)

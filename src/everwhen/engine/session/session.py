@@ -30,8 +30,8 @@ attaches to what runs already, and says from which instant on its answer is righ
     >>> [(each.name, each.state, each.reads) for each in session.queries()]
     [('best', 'stopped', ('Bid',)), ('only a', 'running', ('Bid',))]
 
-An error of one query's operators stops that query, with the error in `queries()`; the others go on.  A source is there
-as long as some query reads it.  Left and read again, it goes on behind its CTI.
+An error of a query's operators stops it, with the error in `queries()`; the others go on.  A source is there as long as
+some query reads it.  Left and read again, it goes on behind its CTI.
 """
 
 from __future__ import annotations
@@ -49,6 +49,7 @@ from everwhen.core.late_count import LateCount
 from everwhen.core.schema import Schema
 from everwhen.core.time import INF, NEVER, require_time, show
 from everwhen.core.time_axis import times_shown
+from everwhen.engine.ingress import SourceInput
 from everwhen.engine.observe.analyze import Analysis
 from everwhen.engine.observe.answer_book import AnswerBook
 from everwhen.engine.observe.graph import GraphNode, QueryEnd, Sizes, graph
@@ -271,18 +272,21 @@ class Session(ReplacedQueries):
         if entry.exit is None:
             raise QueryError(f"the query {name!r} {entry.how}, so there is nothing to look at; start it")
         outlet = self._network.outlets[entry.exit]
-        numbers = {port.operator for port in self._network.below(outlet.port) if port.source is None}
-        nodes = [self._network.flow.nodes[number] for number in sorted(numbers)]
-        seconds = self._clock() - min((node.began for node in nodes), default=outlet.began)
-        read = sum(node.rows_in for node in nodes if all(port.source is not None for port in node.placed.inputs))
+        below = [self._network.running(port) for port in self._network.below(outlet.port)]
+        seconds = self._clock() - min(each.began for each in below)
+        read = sum(each.rows for each in below if isinstance(each, SourceInput))
         last = metrics.last_filters(entry, self._clock(), outlet.encoder.cti, "")
         passed = None if last is None else (last.rows_in, last.rows_out)
         said = outlet.rows_out if last is None else last.rows_out
         remark = "" if name in self._analyzed else "Of inputs, lifetimes and corrections all is measured from now on."
         if name not in self._analyzed:
             self._analyzed[name] = self.metadata(name).subscribe()
-        wanted = self._analyzed[name]
-        return Analysis(read if nodes else outlet.rows_in, said, seconds, wanted.observed(seconds), remark, passed)
+        return Analysis(read, said, seconds, self._analyzed[name].observed(seconds), remark, passed)
+
+    def _forget(self, name: str) -> None:
+        self._books.pop(name, None)
+        if (wanted := self._analyzed.pop(name, None)) is not None:
+            wanted.cancel()
 
     def waiting(self, name: str) -> Waiting:
         """Why a running query says nothing at the moment: which source holds it back, and which promise would bring
@@ -376,10 +380,8 @@ class Session(ReplacedQueries):
         if (old is None) != (cutover is None):
             if cutover is None:
                 raise QueryError(f"the query {name!r} was not being replaced: give one query, not a pair")
-            at = show(cutover["at"])
-            raise QueryError(
-                f"the query {name!r} was being replaced from {at} on: give a pair, the old and the new one"
-            )
+            since = f"the query {name!r} was being replaced from {show(cutover['at'])} on"
+            raise QueryError(f"{since}: give a pair, the old and the new one")
         entry = self._enter(name, new, sink, level, state["whole"])
         if state["state"] != "running":
             return

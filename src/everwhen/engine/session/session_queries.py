@@ -155,9 +155,14 @@ class SessionQueries(ABC):
     def remove(self, name: str) -> None:
         """Take a query out of the catalogue; stop it first if it is running."""
         self._catalogue.require_unread(name, "removed")
+        self._forget(name)
         if self._catalogue[name].state == "running":
             self.stop(name)
         del self._catalogue.entries[name]
+
+    @abstractmethod
+    def _forget(self, name: str) -> None:
+        """A query goes for good, with what was kept for those who look at it."""
 
     def forget(self, source: str) -> Callable[[], None]:
         """Let a source that nobody reads begin anew when it is read again, as if it had never been there.  What is

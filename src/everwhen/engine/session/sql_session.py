@@ -354,21 +354,27 @@ class SqlSession:
     def explain(self, what: str) -> str:
         """EXPLAIN, with or without that word, of a query or derived stream by its name, or of the last statement of a
         text, which is not run; with WAITING or ANALYZE, why a query that runs, or each, is silent, and what it did."""
-        with quoting(what):
-            return self._named(what) or self._explain(to_explain(what) or what)
+        return self.explain_later(what)()
 
-    def _explain(self, what: str) -> str:
+    def explain_later(self, what: str) -> Callable[[], str]:
+        """The same in two parts, as `waiting_later`."""
+        with quoting(what):
+            named = self._named(what)
+            return self._explain(to_explain(what) or what) if named is None else lambda: named
+
+    def _explain(self, what: str) -> Callable[[], str]:
         """EXPLAIN of what stands behind that word."""
         if (named := self._named(what.strip(" \t\r\n;"))) is not None:
-            return named
+            return lambda: named
         states: dict[str, str] = {query.name: query.state for query in self.queries()}
-        if (told := told_of_running(what, states, self.waiting, self.analyze)) is not None:
+        if (told := told_of_running(what, states, self.waiting_later, self.analyze)) is not None:
             return told
         draft = self._draft(what)
         draft.read(explaining=True)
         if draft.last is None:
             raise SqlError("there is nothing to explain: give a SELECT or a CREATE STREAM … AS", what, 0, len(what))
-        return self._explained(*draft.last)
+        plan = self._explained(*draft.last)
+        return lambda: plan
 
     def _named(self, name: str) -> str | None:
         """EXPLAIN of a query or a stream."""

@@ -197,10 +197,16 @@ class SqlTransaction:
                 "their own",
                 statement.span,
             )
-        if any(before.name in start.reads for start in self.starts):
-            self._require_unread(before, "replaced", statement.name)
+        statement = replace(statement, name=replace(statement.name, text=before.name))  # as others name it
         readers = self._readers(before)
         made = self._made_from(before.name)
+        if new := [start.name for start in self.starts if not {before.name, *made}.isdisjoint(start.reads)]:
+            raise self._error(
+                f"{before.name} cannot be replaced: {new[0]}, which this text starts, reads it, or what is made from "
+                "it; put the one or the other into a text of its own",
+                statement.name.span,
+            )
+        self._require_no_circle(statement, before, made)
         old = self.catalog.entries
         entries = {name: each for name, each in old.items() if name not in made}
         found = declare(statement, self.text, replace(self.catalog, entries=entries), self.tick)
@@ -214,6 +220,8 @@ class SqlTransaction:
             )
         for name in made:  # compiled again, as the queries are: it depends on the plan of what is read
             (made_as,) = parse(old[name].text)
+            assert isinstance(made_as, s.CreateDerived)
+            made_as = replace(made_as, name=replace(made_as.name, text=name))
             found = declare(made_as, old[name].text, found, self.tick)
         order = [entry.name if name == before.name else name for name in old]
         self.catalog = replace(found, entries={name: found.entries[name] for name in (*order, *found.entries)})
@@ -232,6 +240,13 @@ class SqlTransaction:
             self.altered.append(Start(name, "", reads, plan, None, statement.span, self.level))
         self.last, self.replaced = (entry.name, self.derived[entry.name]), entry.name
         self.outcomes.append(Outcome("replaced", "derived stream", entry.name, self._text(statement.span)))
+
+    def _require_no_circle(self, statement: s.CreateDerived, before: Entry, made: list[str]) -> None:
+        answer, _ = ask(s.Ask(statement.query, None, statement.span), self.text, self.catalog, self.tick)
+        if circle := [name for name in made if name in answer.reads]:
+            raise self._error(
+                f"{before.name} cannot be made from {circle[0]}, which is made from {before.name}", statement.query.span
+            )
 
     def _made_from(self, name: str) -> list[str]:
         """The derived streams that are made from one, or from those; each behind what it is made from."""

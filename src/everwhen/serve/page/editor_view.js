@@ -5,6 +5,8 @@ import { el, replace, say, toast } from "./dom.js";
 import { candidates, pieces, wordBefore } from "./sql_text.js";
 
 const PAUSE = 250;
+/* What looks at what runs is asked for, and not because somebody types. */
+const RUNNING = /^\s*(explain\s+)?(waiting|analyze)\b/i;
 
 export class EditorView {
   constructor(page) {
@@ -90,6 +92,11 @@ export class EditorView {
     if (!text.trim()) {
       say(this.trouble, "");
       say(this.plan, "Write a query, and its plan appears here.");
+      return;
+    }
+    if (RUNNING.test(text)) {
+      this.clear();
+      say(this.plan, "Press Start, and the answer appears here.");
       return;
     }
     try {

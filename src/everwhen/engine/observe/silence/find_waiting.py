@@ -177,7 +177,7 @@ def _silent(now: Situation, here: tuple[SourceStatus, ...], told: Mapping[str, A
     reached = max(max(each.largest_start, each.promised) for each in here if each.promised < INF)
     if now.begins > reached:
         return Waiting(now.query, "catching up", here, detail=f"at {show(now.begins)}", **told)
-    for each in now.operators:
+    for each in now.operators if now.operators and not now.operators[-1].rows_out else ():
         if each.rows_in and not each.rows_out:
             detail = f" ({each.rows_in:,} in, 0 out)"
             return Waiting(now.query, "nothing passes", here, operator=each.name, detail=detail, **told)

@@ -149,7 +149,7 @@ class Waiting:
             case "fails":
                 when = "with the next epoch"
                 if self.first is not None:
-                    when = f"as soon as its sources promise {show(self.first)}"
+                    when = f"if its sources promise {show(self.first)} at once"
                 return f"it fails {when}: {self.detail}"
             case "ended":
                 return "everything is promised: the answer is whole"
