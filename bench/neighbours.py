@@ -1,4 +1,5 @@
-"""LAG and ASOF JOIN where many rows of one key live on: what an epoch costs by its size and by how many rows there are.
+"""LAG, a RANGE and ASOF JOIN where many rows of one key live on: what an epoch costs by its size and by how many rows
+there are.
 
     python bench/neighbours.py [ROWS …]
 
@@ -23,12 +24,16 @@ WINDOW = 2_000
 DECLARED = """CREATE STREAM S (k BIGINT, ts BIGINT, x BIGINT) INSERT ONLY;
 CREATE STREAM L (k BIGINT, ts BIGINT) INSERT ONLY;"""
 LAG = "SELECT x, LAG(x) OVER (PARTITION BY k ORDER BY {order}) AS p FROM S WINDOW({window})"
+RANGE = """SELECT x, SUM(x) OVER (PARTITION BY k ORDER BY {order} RANGE BETWEEN {before} PRECEDING AND {behind}) AS s
+           FROM S WINDOW({window})"""
 ASOF = "SELECT l.ts, r.x FROM L WINDOW({window}) l ASOF JOIN S WINDOW({window}) r ON l.k = r.k AND l.ts >= r.ts"
 STAY, LEAVE = "UNBOUNDED", f"RANGE {WINDOW}"
 QUERIES = {
     "LAG by time, rows stay": LAG.format(order="ts", window=STAY),
     "LAG by value, rows stay": LAG.format(order="x", window=STAY),
     f"LAG by value, the last {WINDOW:,}": LAG.format(order="x", window=LEAVE),
+    "RANGE by time, rows stay": RANGE.format(order="ts", before=10, behind="CURRENT ROW", window=STAY),
+    f"RANGE by value, the last {WINDOW:,}": RANGE.format(order="x", before=500, behind="500 FOLLOWING", window=LEAVE),
     "ASOF JOIN, rows stay": ASOF.format(window=STAY),
     f"ASOF JOIN, the last {WINDOW:,}": ASOF.format(window=LEAVE),
 }

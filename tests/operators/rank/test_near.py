@@ -4,7 +4,6 @@ that are."""
 from __future__ import annotations
 
 import random
-from collections import Counter
 from typing import Any
 
 import pyarrow as pa
@@ -20,13 +19,10 @@ from everwhen.operators.rank.over import OverOperator
 from everwhen.reference.ranks.frames import framed
 from everwhen.rows.codec import RowCodec
 from everwhen.rows.interner import Interner
-from operators.stepping import Said, Segment, Stepped, codec_of
+from operators.rank.contents import LAST, Row, add, come, nothing, random_change
+from operators.stepping import Segment, Stepped, codec_of
 
 S = ew.source("S", {"k": "string", "x": "int64", "s": "string"})
-LAST = 12
-"""The instant that stands for all later ones, too."""
-Row = tuple[Any, ...]
-Content = list[Counter[Row]]
 
 
 def node_of(*functions: OverFunction, falling: bool = False) -> Over:
@@ -64,39 +60,6 @@ def random_row(rng: random.Random) -> Row:
     return rng.choice("aaab"), rng.randrange(9), rng.choice("st")
 
 
-def come(content: Content, lo: int, hi: int, weight: int, row: Row) -> Segment:
-    """The segment, whose sum is taken down; an end behind the last instant is none."""
-    for t in range(lo, hi):
-        content[t][row] += weight
-    return lo, INF if hi > LAST else hi, weight, *row
-
-
-def random_change(rng: random.Random, content: Content) -> Segment:
-    """A row that comes, for a short while or for long, or part of one that goes."""
-    lo = rng.randrange(LAST + 1)
-    standing = [row for row, n in content[lo].items() if n]
-    if standing and rng.random() < 0.4:
-        row = rng.choice(sorted(standing))
-        hi = lo + 1
-        while hi <= LAST and content[hi][row] and rng.random() < 0.8:
-            hi += 1
-        while lo > 0 and content[lo - 1][row] and rng.random() < 0.5:
-            lo -= 1
-        return come(content, lo, hi, -1, row)
-    hi = rng.choice((lo + 1, rng.randrange(lo, LAST + 1) + 1, LAST + 1))
-    return come(content, lo, hi, rng.choice((1, 1, 1, 2)), random_row(rng))
-
-
-def add(answer: Content, said: Said) -> None:
-    for (lo, hi, *row), weight in said.items():
-        for t in range(lo, min(hi, LAST + 1)):
-            answer[t][tuple(row)] += weight
-
-
-def nothing() -> Content:
-    return [Counter() for _ in range(LAST + 1)]
-
-
 @pytest.mark.parametrize("seed", range(24))
 def test_near_rows_say_what_all_rows_say(seed: int) -> None:
     """After every epoch, for some changes of two keys at once, among rows that stay, that leave, and that are equal."""
@@ -118,7 +81,7 @@ def test_near_rows_say_what_all_rows_say(seed: int) -> None:
             assert +answer[t] == framed(node, +content[t]), (t, batch, node)
         if rng.random() < 0.2:
             near.restart()
-        batch = [random_change(rng, content) for _ in range(rng.choice((1, 1, 2, 4)))]
+        batch = [random_change(rng, content, random_row) for _ in range(rng.choice((1, 1, 2, 4)))]
 
 
 M = 2**63 - 1

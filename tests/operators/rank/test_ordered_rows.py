@@ -10,6 +10,7 @@ import pytest
 
 from everwhen.algebra.nodes import Ordering
 from everwhen.core.time import INF
+from everwhen.operators.rank.loops.reach import Reach
 from everwhen.operators.rank.loops.row_tree import ROW
 from everwhen.operators.rank.loops.tree import HI, LO
 from everwhen.operators.rank.ordered_rows import OrderedRows
@@ -42,7 +43,7 @@ def near(rows: OrderedRows, reach: int, *segments: tuple[int, int, int]) -> list
     """The values near to changes, per span."""
     batch = batch_of(*segments)
     touched = rows.touched(np.zeros(len(batch), np.int64), batch.lo, batch.hi)
-    found = rows.near(touched, batch, reach)
+    found = rows.near(touched, batch, Reach(reach))
     assert not found.whole.any()
     parts = [found.records[a:b] for a, b in zip(found.offsets[:-1], found.offsets[1:], strict=True)]
     return [sorted(CODEC.decode(rows.pool[part, ROW:])[0].to_pylist()) for part in parts]
@@ -84,4 +85,4 @@ def test_where_most_rows_may_be_near_all_are_walked_along() -> None:
     for reach, whole in ((1, False), (4, True)):
         batch = batch_of((2, 3, 15))
         touched = rows.touched(np.zeros(1, np.int64), batch.lo, batch.hi)
-        assert rows.near(touched, batch, reach).whole.tolist() == [whole]
+        assert rows.near(touched, batch, Reach(reach)).whole.tolist() == [whole]

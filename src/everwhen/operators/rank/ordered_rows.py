@@ -9,7 +9,8 @@ import numpy as np
 
 from everwhen.operators.rank.loops import row_changes as loops
 from everwhen.operators.rank.loops.changes import Segments
-from everwhen.operators.rank.loops.near import Near, near_rows
+from everwhen.operators.rank.loops.near import Near, in_order, near_rows
+from everwhen.operators.rank.loops.reach import Reach
 from everwhen.operators.rank.loops.row_tree import ROW
 from everwhen.operators.rank.ranked_rows import KeptRows, Touched
 from everwhen.rows.changes import Changes
@@ -24,10 +25,12 @@ class OrderedRows(KeptRows):
     share: ClassVar[int] = 2
     """Where what is near may come to this part (one in so many) of a partition, it is the whole partition."""
 
-    def near(self, touched: Touched, batch: Changes, reach: int) -> Near:
-        """What matters to a batch that is yet to come where frames reach so many rows."""
+    def near(self, touched: Touched, batch: Changes, reach: Reach) -> Near:
+        """What matters to a batch that is yet to come where frames reach so far."""
         changed = self._records(batch.lo, batch.hi, batch.rows)[touched.positions]
         offsets = np.concatenate([_FIRST, np.cumsum(touched.changes)])
+        if reach.ranged:
+            changed = changed[in_order(changed, offsets, self.order)]
         whole, records, near_offsets = near_rows(
             touched.keys, touched.offsets, touched.spans, changed, offsets, reach, self.share, self.root,
             self.count, self.pool, self.order,

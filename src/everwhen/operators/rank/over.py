@@ -3,9 +3,10 @@
 Kept are rows until `ve ≤ c`, per partition.  Within the instants that a change touches rows of the partition that are
 alive there are walked along their edges (`loops/frames.py`), before the change and after it, and the difference leaves.
 
-Where frames reach a fixed number of rows, these are the rows near to what changes (`loops/near.py`), unless that is
-most of the partition: a step costs as much as there are near rows, not as many as live on.  Else they are all rows: a
-step costs as much as there are rows alive in the spans that it touches, times the rows that are alive together.
+Where frames reach a fixed number of rows, or a range with two bounds, these are the rows near to what changes
+(`loops/near.py`), unless that is most of the partition: a step costs as much as there are near rows, not as many as
+live on.  Else they are all rows: a step costs as much as there are rows alive in the spans that it touches, times the
+rows that are alive together.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from everwhen.core.scalars import from_python
 from everwhen.errors import EvaluationError
 from everwhen.operators.rank.loops import frame_functions as functions
 from everwhen.operators.rank.loops.frames import OUT, Frames, framed
+from everwhen.operators.rank.loops.reach import Reach
 from everwhen.operators.rank.ordered_rows import OrderedRows, everything
 from everwhen.operators.rank.partitions import RankedPartitions
 from everwhen.operators.rank.ranked_rows import KeptRows, Touched
@@ -30,6 +32,8 @@ from everwhen.rows.changes import Changes, no_changes
 from everwhen.rows.codec import BITS, RowCodec, encode_column
 from everwhen.rows.interner import is_pooled
 
+_MOST: Final = 2**62
+"""A range that is as wide has all rows."""
 _OPS: Final = {
     "min": functions.MIN,
     "max": functions.MAX,
@@ -48,8 +52,8 @@ class OverOperator(RankedPartitions):
 
     def __init__(self, node: Over, source: RowCodec, codec: RowCodec) -> None:
         self._node = node
-        self._reach = _reach(node.functions)
-        kept = KeptRows if self._reach < 0 else OrderedRows
+        self._reach = _reach(node)
+        kept = KeptRows if self._reach.places < 0 else OrderedRows
         super().__init__(node.partition, node.order, node.ties, source, codec, kept)
         n = len(node.functions)
         self._functions = np.zeros((n, functions.NUMBERS), np.int64)
@@ -113,7 +117,7 @@ class OverOperator(RankedPartitions):
         if not len(touched.keys):
             return no_changes(self.codec)
         self._functions[:, functions.DEFAULT + 1] = self._defaults[0]
-        frames = Frames(self._functions, self._floats, len(self._node.order), self._reach)
+        frames = Frames(self._functions, self._floats, self._reach)
         near = everything(touched) if touched.near is None else touched.near
         found, _ = framed(
             touched.keys, touched.offsets, touched.spans, near, kept.root, kept.count, kept.pool,
@@ -136,18 +140,26 @@ class OverOperator(RankedPartitions):
         return rows
 
 
-def _reach(functions: Sequence[OverFunction]) -> int:
-    """How many rows away a row may matter; -1: all rows of the partition do."""
-    reach = 0
-    for each in functions:
+def _reach(node: Over) -> Reach:
+    """How far frames reach; all rows of the partition matter where there is no bound, or where one is out of reach."""
+    places, ranges = 0, []
+    for each in node.functions:
         if each.function in SHIFTS:
-            reach = max(reach, each.places)
+            places = max(places, each.places)
             continue
         frame = each.frame
-        if frame is None or frame.unit == "range" or frame.start is None or frame.end is None:
-            return -1
-        reach = max(reach, abs(int(frame.start)), abs(int(frame.end)))
-    return reach
+        if frame is None or frame.start is None or frame.end is None:
+            return Reach(-1, peers=len(node.order))
+        if frame.unit == "rows":
+            places = max(places, abs(int(frame.start)), abs(int(frame.end)))
+        else:
+            ranges.append((frame.start, frame.end))
+    start = min((0, *(start for start, _ in ranges)))
+    end = max((0, *(end for _, end in ranges)))
+    if not end - start < _MOST:  # nor is it a number
+        return Reach(-1, peers=len(node.order))
+    numbers = start < 0 or end > 0
+    return Reach(places, bool(ranges), numbers, len(node.order), int(start), int(end), float(start), float(end))
 
 
 def _op(each: OverFunction, floating: bool) -> int:

@@ -82,8 +82,8 @@ def _is_inside(node: Over, frame: Frame, rows: Sequence[Named], place: int, at: 
         if other is None:
             # beyond all numbers, on the side where it stands
             return (at > place) if low else (at < place)
-        distance = own - other if down else other - own
-        return bool(distance >= offset) if low else bool(distance <= offset)
+        one, two = (-own, -other) if down else (own, other)
+        return bool(one + offset <= two) if low else bool(two <= one + offset)
 
     return reaches(frame.start, True) and reaches(frame.end, False)
 

@@ -61,7 +61,7 @@ def _is_null(pool, row, f):
 
 
 @loop
-def _own(pool, floats, row, order):
+def own_number(pool, floats, row, order):
     """The value of the first column of the order as a float, turned round if it falls, and whether it is a number."""
     column = order.columns[0]
     if (pool[row, column[1]] >> column[2]) & 1 == 1:
@@ -72,13 +72,11 @@ def _own(pool, floats, row, order):
         if np.isnan(number):
             return 0.0, np.int64(0), False
         return (-number if column[4] == 1 else number), np.int64(0), True
-    if column[4] == 1:
-        code = _MOST if code == _LEAST else -code
-    return 0.0, code, True
+    return 0.0, (~code if column[4] == 1 else code), True
 
 
 @loop
-def _distance(is_float, one_f, one_i, two_f, two_i, bound_f, bound_i):
+def distance(is_float, one_f, one_i, two_f, two_i, bound_f, bound_i):
     """-1, 0 or 1: whether two is less than, at, or more than a distance from one."""
     if is_float:
         limit = one_f + bound_f
@@ -92,7 +90,7 @@ def _distance(is_float, one_f, one_i, two_f, two_i, bound_f, bound_i):
 
 
 @loop
-def _bounds(pool, pool_floats, rows, n, q, f, bound_floats, order, peers):
+def _bounds(pool, pool_floats, found, live, n, q, f, bound_floats, order, peers):
     """The first place of a frame, and the place behind its last."""
     a = np.int64(0)
     b = np.int64(n)
@@ -112,7 +110,7 @@ def _bounds(pool, pool_floats, rows, n, q, f, bound_floats, order, peers):
             b = peer_stop
         return a, b
     is_float = order.columns[0, 3] == FLOATS
-    own_f, own_i, number = _own(pool, pool_floats, rows[q], order)
+    own_f, own_i, number = own_number(pool, pool_floats, found[live[q]], order)
     if not number:
         if f[START] == 1:
             a = peer_first
@@ -123,36 +121,36 @@ def _bounds(pool, pool_floats, rows, n, q, f, bound_floats, order, peers):
         if f[START + 1] == 0:
             a = peer_first
         else:
-            a = np.int64(q)
+            a = peer_first
             low_f = bound_floats[0]
             low_i = f[START + 1]
             backwards = low_f < 0.0 if is_float else low_i < 0
             while backwards and a > 0:
-                other_f, other_i, fine = _own(pool, pool_floats, rows[a - 1], order)
-                if not fine or _distance(is_float, own_f, own_i, other_f, other_i, low_f, low_i) < 0:
+                other_f, other_i, fine = own_number(pool, pool_floats, found[live[a - 1]], order)
+                if not fine or distance(is_float, own_f, own_i, other_f, other_i, low_f, low_i) < 0:
                     break
                 a -= 1
             while not backwards and a < n:
-                other_f, other_i, fine = _own(pool, pool_floats, rows[a], order)
-                if not fine or _distance(is_float, own_f, own_i, other_f, other_i, low_f, low_i) >= 0:
+                other_f, other_i, fine = own_number(pool, pool_floats, found[live[a]], order)
+                if not fine or distance(is_float, own_f, own_i, other_f, other_i, low_f, low_i) >= 0:
                     break
                 a += 1
     if f[END] == 1:
         if f[END + 1] == 0:
             b = peer_stop
         else:
-            b = np.int64(q + 1)
+            b = peer_stop
             high_f = bound_floats[1]
             high_i = f[END + 1]
             forwards = high_f > 0.0 if is_float else high_i > 0
             while forwards and b < n:
-                other_f, other_i, fine = _own(pool, pool_floats, rows[b], order)
-                if not fine or _distance(is_float, own_f, own_i, other_f, other_i, high_f, high_i) > 0:
+                other_f, other_i, fine = own_number(pool, pool_floats, found[live[b]], order)
+                if not fine or distance(is_float, own_f, own_i, other_f, other_i, high_f, high_i) > 0:
                     break
                 b += 1
             while not forwards and b > 0:
-                other_f, other_i, fine = _own(pool, pool_floats, rows[b - 1], order)
-                if not fine or _distance(is_float, own_f, own_i, other_f, other_i, high_f, high_i) <= 0:
+                other_f, other_i, fine = own_number(pool, pool_floats, found[live[b - 1]], order)
+                if not fine or distance(is_float, own_f, own_i, other_f, other_i, high_f, high_i) <= 0:
                     break
                 b -= 1
     return a, b
@@ -168,10 +166,12 @@ def _put_float(codes, floats, q, number):
 
 
 @loop
-def compute(pool, pool_floats, rows, n, first, stop, f, bound_floats, peers, order, results, result_floats):
-    """A function of the rows at places `first` … `stop - 1` of `rows`, all `n` in order; `peers` has per place where
-    its equals begin and end.  A sum that exceeds 64 bits is a null whose code is `EXCEEDED`."""
+def compute(pool, pool_floats, found, live, first, stop, f, bound_floats, peers, order, results, result_floats):
+    """A function of the rows at places `first` … `stop - 1` of the live ones, which are places of `found`, all in
+    order; `peers` has per place where its equals begin and end.  A sum that exceeds 64 bits is a null whose code is
+    `EXCEEDED`."""
     op = f[OP]
+    n = len(live)
     codes = results[0]
     floats = result_floats[0]
     nulls = results[1]
@@ -189,8 +189,8 @@ def compute(pool, pool_floats, rows, n, first, stop, f, bound_floats, peers, ord
         if op == SHIFT:
             at = q + f[COUNTED]
             if 0 <= at < n:
-                nulls[q] = 1 if _is_null(pool, rows[at], f) else 0
-                codes[q] = 0 if nulls[q] == 1 else _value(pool, rows[at], f)
+                nulls[q] = 1 if _is_null(pool, found[live[at]], f) else 0
+                codes[q] = 0 if nulls[q] == 1 else _value(pool, found[live[at]], f)
             else:
                 nulls[q] = 1 - f[DEFAULT]
                 codes[q] = f[DEFAULT + 1]
@@ -209,7 +209,7 @@ def compute(pool, pool_floats, rows, n, first, stop, f, bound_floats, peers, ord
         if op == CUME:
             _put_float(codes, floats, q, peers[q, 1] / n)
             continue
-        a, b = _bounds(pool, pool_floats, rows, n, q, f, bound_floats, order, peers)
+        a, b = _bounds(pool, pool_floats, found, live, n, q, f, bound_floats, order, peers)
         b = max(a, b)
         if op == COUNT_ALL:
             codes[q] = b - a
@@ -219,7 +219,7 @@ def compute(pool, pool_floats, rows, n, first, stop, f, bound_floats, peers, ord
                 nulls[q] = 1
                 codes[q] = 0
             else:
-                at = rows[a] if op == FIRST else rows[b - 1]
+                at = found[live[a]] if op == FIRST else found[live[b - 1]]
                 nulls[q] = 1 if _is_null(pool, at, f) else 0
                 codes[q] = 0 if nulls[q] == 1 else _value(pool, at, f)
             continue
@@ -234,7 +234,7 @@ def compute(pool, pool_floats, rows, n, first, stop, f, bound_floats, peers, ord
             exact = 0.0
             best = np.int64(-1)
         for at in range(pb, b):
-            row = rows[at]
+            row = found[live[at]]
             if _is_null(pool, row, f):
                 continue
             count += 1
@@ -259,10 +259,10 @@ def compute(pool, pool_floats, rows, n, first, stop, f, bound_floats, peers, ord
                 if best < 0:
                     best = row
                 elif f[PLACE] >= 0:
-                    found = compare_column(pool, row, pool, best, order, f[PLACE])
+                    by = compare_column(pool, row, pool, best, order, f[PLACE])
                     if order.columns[f[PLACE], 4] == 1:
-                        found = -found
-                    if (found < 0 and op == MIN) or (found > 0 and op == MAX):
+                        by = -by
+                    if (by < 0 and op == MIN) or (by > 0 and op == MAX):
                         best = row
         pb = b
         if op == COUNT:
