@@ -34,6 +34,7 @@ from everwhen.stream.element_batch import ElementBatch, empty_elements
 
 Key = TypeVar("Key", bound=Hashable)
 Flow = TypeVar("Flow", bound=OutputPort)
+Known = Callable[[OutputPort], int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,7 +232,7 @@ class Dataflow(Generic[Key, Flow]):
         emit: Emit,
         standing: Standing,
         nothing: Callable[[Port], Changes],
-        known: Callable[[OutputPort], int] = lambda _: NEVER,
+        known: Known = lambda _: NEVER,
     ) -> dict[int, Changes]:
         """Let operators and outputs, which nobody else uses, follow another policy: what operators emit because of it.
 
@@ -337,13 +338,10 @@ class FixedDataflow:
         return self.flow.fast_forward(wanted, self.plan.codecs.__getitem__)
 
     def change_emit(
-        self, emit: Emit, standing: Standing, known: Callable[[OutputPort], int] = lambda _: NEVER
+        self, emit: Emit, standing: Standing, known: Known = lambda _: NEVER
     ) -> tuple[dict[str, ElementBatch], dict[str, Changes]]:
-        """Follow another policy from now on: what sinks emit at once because of it, and what is handed on.
-
-        `standing` tells what the ports of sources have brought that stands, `known` from when on that is all that an
-        output has said.
-        """
+        """Follow another policy from now on: what sinks emit at once because of it, and what is handed on.  `standing` and
+        `known` as of `Dataflow.change_emit`."""
         outputs = self.flow.outputs.values()
         news = self.flow.change_emit(self.flow.nodes, outputs, emit, standing, self._nothing, known)
         results = {}

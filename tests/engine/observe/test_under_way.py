@@ -101,7 +101,7 @@ def test_a_query_that_fails_on_what_waits_first() -> None:
     found = runtime.waiting()
     assert (found.reason, found.first, found.needs) == ("fails", 2, ())
     assert str(found).startswith(
-        "out: it fails as soon as its sources promise 2: an infinite lifetime cannot be cut to a longest length"
+        "out: it fails if its sources promise 2 at once: an infinite lifetime cannot be cut to a longest length"
     )
     assert fails_at(runtime, 2)
 
