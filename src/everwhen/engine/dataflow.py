@@ -340,8 +340,8 @@ class FixedDataflow:
     def change_emit(
         self, emit: Emit, standing: Standing, known: Known = lambda _: NEVER
     ) -> tuple[dict[str, ElementBatch], dict[str, Changes]]:
-        """Follow another policy from now on: what sinks emit at once because of it, and what is handed on.  `standing` and
-        `known` as of `Dataflow.change_emit`."""
+        """Follow another policy from now on: what sinks emit at once because of it, and what is handed on.
+        `standing` and `known` as of `Dataflow.change_emit`."""
         outputs = self.flow.outputs.values()
         news = self.flow.change_emit(self.flow.nodes, outputs, emit, standing, self._nothing, known)
         results = {}
