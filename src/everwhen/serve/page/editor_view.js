@@ -5,7 +5,7 @@ import { el, replace, say, toast } from "./dom.js";
 import { candidates, pieces, wordBefore } from "./sql_text.js";
 
 const PAUSE = 250;
-/* What looks at what runs is asked for, and not because somebody types. */
+// What looks at what runs is asked for, and not because somebody types.
 const RUNNING = /^\s*(explain\s+)?(waiting|analyze)\b/i;
 
 export class EditorView {
