@@ -187,6 +187,14 @@ def test_repeated_changes_of_plan_are_of_the_old_text(live: Followed, until: int
     assert not wrong
 
 
+def test_whose_it_is_has_been_lost(either: Ended | Followed) -> None:
+    """The text of the state is still there."""
+    place = begun(either)
+    (place / "run.json").unlink()
+    either.killed_before_a_state(NEW)
+    assert json.loads((place / "query.json").read_text())["before"]["text"] == OLD
+
+
 @pytest.mark.parametrize("left", ["", "[1]", None])
 def test_who_asks_the_same_does_without_the_text(either: Ended | Followed, left: str | None) -> None:
     path = begun(either) / "query.json"

@@ -24,6 +24,7 @@ from typing import Any
 
 import everwhen as ew
 from engine.punctuated_session import some_history
+from engine.seeds import run_seeds
 from everwhen.algebra.builder import Stream
 from everwhen.algebra.explain import explain
 from everwhen.core.time import NEVER
@@ -372,22 +373,10 @@ def told(event: Event) -> str:
     )
 
 
-def main(first: int, last: int) -> int:
-    counts, failed = Counter[str](), 0
-    for seed in range(first, last):
-        try:
-            counts += run_once(seed)
-        except AssertionError as wrong:
-            failed += 1
-            print(f"WRONG {wrong}", flush=True)
-    print(f"seeds {first} to {last - 1}: {failed} wrong; {dict(counts)}")
-    return failed
-
-
 if __name__ == "__main__":
     if len(sys.argv) == 2:
         short = shortened(script(int(sys.argv[1])))
         print(*map(told, short), sep="\n")
         play(short)
     else:
-        sys.exit(bool(main(int(sys.argv[1]), int(sys.argv[2]))))
+        sys.exit(bool(run_seeds(run_once, int(sys.argv[1]), int(sys.argv[2]))))

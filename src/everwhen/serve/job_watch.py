@@ -133,8 +133,8 @@ class JobWatch:
     def _refuse(self, *_: Any, **__: Any) -> NoReturn:
         raise QueryError("a job is watched here, not changed; everwhen stop and everwhen start do that")
 
-    explain = _refuse
-    explain_later = execute = alter = start_again = stop_query = remove = change = set_rate = play = step = _refuse
+    explain = explain_later = _refuse
+    execute = alter = start_again = stop_query = remove = change = set_rate = play = step = _refuse
 
 
 def _instant(told: Any) -> int:

@@ -23,6 +23,7 @@ import everwhen as ew
 from engine.migration.migrated_runs import padded, slices
 from engine.migration.replaced_runs import QUERIES, SOURCES, instants
 from engine.punctuated_session import some_history
+from engine.seeds import run_seeds
 from everwhen.core.time import NEVER
 from everwhen.engine.session.session import Session
 from everwhen.errors import QueryError
@@ -234,17 +235,5 @@ def run_once(seed: int) -> Counter[str]:
     return changing.done
 
 
-def main(first: int, last: int) -> int:
-    counts, failed = Counter[str](), 0
-    for seed in range(first, last):
-        try:
-            counts += run_once(seed)
-        except AssertionError as wrong:
-            failed += 1
-            print(f"WRONG {wrong}", flush=True)
-    print(f"seeds {first} to {last - 1}: {failed} wrong; {dict(counts)}")
-    return failed
-
-
 if __name__ == "__main__":
-    sys.exit(bool(main(int(sys.argv[1]), int(sys.argv[2]))))
+    sys.exit(bool(run_seeds(run_once, int(sys.argv[1]), int(sys.argv[2]))))

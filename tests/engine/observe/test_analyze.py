@@ -132,6 +132,9 @@ def test_of_a_session_each_element_is_read_once(plan: Callable[[ew.Stream, ew.St
     given = {"S": rows, "T": rows[:2]}
     session.push({name: ew.ElementBatch.of([*given[name], ew.Cti(3)], s.schema) for name in session.inputs})
     assert session.analyze("q").elements == fed
+    session.change("q", emit="final")
+    assert session.analyze("q").elements == fed, "it has sources of its own now, which go on"
+    session.change("q", emit="current")
     again = Session()
     again.restore(session.snapshot(), {"q": query})
     assert again.analyze("q").elements == fed

@@ -62,17 +62,17 @@ class Claim:
             )
 
     def begin(self, place: Path) -> None:
-        """The same, and the text is noted."""
+        """The same, and the text is noted; of a new checkpoint before it is told whose it is."""
         found, mine = _stored(place, self.migrate), _told(self.forms)
-        if not (place / "run.json").exists():
-            _note(place, {**mine, "before": None})
+        is_new = not (place / "run.json").exists()
+        if not is_new:
             self.require(place)
-            return
-        self.require(place)
         if not self.goes_over(place) and found.get("text") != self.forms.text:
             last = {each: found[each] for each in mine} if found else None
             is_mine = last is None or last["query"] == mine["query"]
             _note(place, {**mine, "before": found.get("before") if is_mine else last})
+        if is_new:
+            self.require(place)
 
     def confirm(self, place: Path) -> None:
         """The query has taken over: the checkpoint is its own from now on."""

@@ -48,6 +48,7 @@ def _open(network: Network, name: str, source: str, bounds: Bounds, other: Sourc
     entry.intake.restore(other.intake.snapshot())
     entry.exact, entry.max_end = other.exact, other.max_end
     network.ingress.add(name, entry)
+    entry.began, entry.rows = other.began, other.rows
     network.ingress.change(name, bounds)
 
 
